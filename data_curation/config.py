@@ -1,0 +1,129 @@
+"""What a user can say about sources, curation and tokenization.
+
+Every model refuses unknown keys. A model is a value: two equal models give equal outputs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, PositiveInt, field_validator
+
+SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class InstalledDocumentationSource(_Config):
+    """Docstrings and text documents of installed packages: real text that every machine has."""
+
+    name: str
+    reader: Literal["installed_documentation"]
+    packages: tuple[str, ...] = Field(
+        ("stdlib",),
+        min_length=1,
+        description="Import names of installed packages; 'stdlib' is Python's standard library.",
+    )
+
+
+class JsonLinesSource(_Config):
+    """Files of one JSON object a line: .jsonl, .jsonl.gz (also of several members), .jsonl.zst."""
+
+    name: str
+    reader: Literal["jsonl"]
+    path: str = Field(description="A file, a folder (searched recursively) or a glob.")
+    text_field: str = "text"
+    id_field: str | None = Field(
+        None, description="Field that names a document; the file and line otherwise."
+    )
+
+
+class ParquetSource(_Config):
+    """Parquet files, read one row group at a time."""
+
+    name: str
+    reader: Literal["parquet"]
+    path: str = Field(description="A file, a folder (searched recursively) or a glob.")
+    text_field: str = "text"
+    id_field: str | None = Field(
+        None, description="Column that names a document; the file and row otherwise."
+    )
+
+
+class TextFolderSource(_Config):
+    """Plain text files, one document a file."""
+
+    name: str
+    reader: Literal["text"]
+    path: str = Field(description="A file, a folder (searched recursively) or a glob.")
+    suffixes: tuple[str, ...] = Field((".txt", ".md", ".rst"), min_length=1)
+
+
+Source = Annotated[
+    InstalledDocumentationSource | JsonLinesSource | ParquetSource | TextFolderSource,
+    Field(discriminator="reader"),
+]
+
+
+class LengthConfig(_Config):
+    """Documents shorter or longer than this, in characters after cleaning, are dropped."""
+
+    min_characters: PositiveInt = Field(512, description="The paper's value for web text.")
+    max_characters: PositiveInt | None = None
+
+
+class LanguageConfig(_Config):
+    """langdetect on a bounded prefix, with a fixed seed."""
+
+    keep: tuple[str, ...] = Field(("en",), min_length=1, description="ISO 639-1 codes.")
+    prefix_characters: PositiveInt = 1000
+
+
+class DedupConfig(_Config):
+    """MinHash-LSH with explicit bands; every candidate pair is verified by exact Jaccard.
+
+    A pair of Jaccard similarity J becomes a candidate with probability 1 - (1 - J^rows)^bands.
+    """
+
+    jaccard: float = Field(0.8, gt=0, le=1)
+    num_bands: PositiveInt = 14
+    num_rows: PositiveInt = 8
+    shingle_words: PositiveInt = 5
+
+
+class CurationConfig(_Config):
+    """From ingested to curated documents. Rules run in the order of the fields."""
+
+    max_source_bytes: ByteSize | None = Field(
+        None, description="Cap of each source, so that none drowns the others; whole groups stay."
+    )
+    length: LengthConfig = LengthConfig()  # type: ignore[call-arg]
+    language: LanguageConfig = LanguageConfig()  # type: ignore[call-arg]
+    dedup: DedupConfig = DedupConfig()  # type: ignore[call-arg]
+    held_out_fraction: float = Field(
+        0.02, gt=0, lt=1, description="Share of groups (files, modules) kept out of training."
+    )
+
+
+class TokenizerConfig(_Config):
+    """A byte-level BPE: trained on the curated text, or loaded from `path`."""
+
+    vocab_size: PositiveInt = Field(8192, ge=257, description="Of a trained tokenizer.")
+    path: str | None = Field(
+        None, description="A tokenizer.json, or a folder that holds one; trains one if absent."
+    )
+    end_of_text: str = Field("<|endoftext|>", min_length=1)
+    sample_bytes: ByteSize = Field(
+        ByteSize(50_000_000), description="Training reads at most this much text, seeded by id."
+    )
+    shard_bytes: ByteSize = Field(ByteSize(1_000_000_000), description="Bound of one .bin file.")
+
+    @field_validator("end_of_text")
+    @classmethod
+    def _end_of_text_is_one_word(cls, value: str) -> str:
+        if value != value.strip():
+            raise ValueError(f"{value!r} begins or ends with white space; remove it")
+        return value

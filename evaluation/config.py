@@ -1,0 +1,30 @@
+"""What a user can say about evaluation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, field_validator
+
+
+class EvaluationConfig(BaseModel):
+    """Tasks made from held-out documents, scored through lm-evaluation-harness."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    tasks: tuple[Literal["cloze", "continuation"], ...] = Field(
+        ("cloze", "continuation"), min_length=1
+    )
+    num_shots: tuple[NonNegativeInt, ...] = Field((0, 1, 4), min_length=1)
+    num_items: PositiveInt = Field(300, description="Items per task, made from held-out text.")
+    batch_size: PositiveInt = 16
+    prompts: tuple[str, ...] = Field(
+        ("Return the", "The function"), description="Prompts of the sample continuations."
+    )
+
+    @field_validator("num_shots")
+    @classmethod
+    def _distinct(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError(f"{list(value)} names a number of shots twice; name each once")
+        return value

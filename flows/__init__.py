@@ -1,0 +1,1 @@
+"""Prefect flows, the recipe and the command line: thin, they chain tasks."""

@@ -1,0 +1,1 @@
+"""How a run is executed on a machine: processes, launchers, the Prefect server."""

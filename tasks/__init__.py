@@ -1,0 +1,1 @@
+"""Prefect tasks: each turns one library call into a checkpointed artifact."""
