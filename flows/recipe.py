@@ -252,15 +252,14 @@ def _lies_within(place: tuple[int | str, ...], holder: tuple[int | str, ...]) ->
 
 def _remove(raw: Any, location: tuple[int | str, ...]) -> bool:
     """Take the faulty value out; False where that would change nothing."""
-    parents = []
+    parents: list[tuple[Any, int | str]] = []
     for part in location:
-        if isinstance(raw, dict) and part in raw:
-            parents.append((raw, part))
-            raw = raw[part]
-        elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
-            parents.append((raw, part))
-            raw = raw[part]
-        # A part that is not there is a union's tag, or a field that is missing.
+        try:
+            inner = raw[part]
+        except (KeyError, IndexError, TypeError):
+            continue  # A union's tag, or a field that is missing.
+        parents.append((raw, part))
+        raw = inner
     for holder, part in reversed(parents):
         if isinstance(holder, dict):
             del holder[part]
@@ -269,7 +268,7 @@ def _remove(raw: Any, location: tuple[int | str, ...]) -> bool:
 
 
 def _explain(error: Mapping[str, Any]) -> Iterator[Fault]:
-    location = [part for part in error["loc"]]
+    location = list(error["loc"])
     field = ".".join(str(part) for part in _without_tags(location))
     kind, context, given = error["type"], error.get("ctx", {}), error.get("input")
     if kind == "inconsistent":
