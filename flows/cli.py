@@ -1,0 +1,287 @@
+"""The command line: `mtnlg`.
+
+Exit codes: 0 good; 1 the run, or what was looked at, failed; 2 wrong use or wrong recipe.
+A user's mistake prints a message, never a traceback. Heavy libraries are imported by the command
+that needs them, so that `mtnlg --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tasks.runs import RunRecord
+    from tasks.store import ArtifactStore
+
+app = typer.Typer(
+    name="mtnlg",
+    help="Raw text in, evaluated language model out: one resumable, inspectable pipeline.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+recipes_app = typer.Typer(
+    name="recipes", help="List and show built-in recipes.", no_args_is_help=True
+)
+app.add_typer(recipes_app)
+
+Root = Annotated[
+    Path,
+    typer.Option(
+        "--root", envvar="MTNLG_ROOT", help="Folder of artifacts and runs.", file_okay=False
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--override",
+        "-o",
+        metavar="KEY=VALUE",
+        help="Change one value of the recipe, as in training.train_tokens=2M. Repeatable.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+RunName = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="A run's name; the latest if absent.")
+]
+DEFAULT_ROOT = Path("runs")
+
+
+class WrongUse(ValueError):
+    """The command cannot be carried out as it was given."""
+
+
+@app.command()
+def run(
+    recipe: Annotated[str, typer.Argument(help="A built-in recipe's name, or a YAML file.")],
+    override: Overrides = None,
+    from_stage: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STAGE", help="Build this stage and all after it anew."),
+    ] = None,
+    force: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STAGE", help="Build this stage anew. Repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the recipe, say what would run, run nothing.")
+    ] = False,
+    root: Root = DEFAULT_ROOT,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show Prefect's log on the terminal.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a recipe: raw text in, evaluated language model out.
+
+    Stages whose recipe, code and inputs are unchanged are reused; a run that was killed goes on
+    where it stood.
+    """
+    from flows.recipe import load_recipe
+
+    loaded = load_recipe(recipe, override or ())
+    forced = _forced_stages(from_stage, force or [])
+    overrides = [part for value in override or () for part in ("-o", value)]
+    command = shlex.join(["mtnlg", "run", recipe, *overrides])
+    if dry_run:
+        _dry_run(loaded, command, forced, root, as_json)
+        return
+    from flows.run import run_recipe
+
+    result = run_recipe(
+        loaded, command=command, root=root, forced_stages=forced, verbose=verbose, quiet=as_json
+    )
+    if as_json:
+        _print_json(result)
+
+
+@app.command()
+def status(run_name: RunName = None, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
+    """Show each stage of a run: built, stale, missing, failed or running, with its key figures."""
+    from flows.status import print_status, status_of
+
+    found = status_of(_record(root, run_name), _store(root))
+    if as_json:
+        _print_json(found)
+    else:
+        print_status(found)
+
+
+@app.command()
+def verify(
+    artifact: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ARTIFACT]",
+            help="A stage's name, an artifact's folder or the start of its key; all if absent.",
+        ),
+    ] = None,
+    root: Root = DEFAULT_ROOT,
+    as_json: AsJson = False,
+) -> None:
+    """Read artifacts again and compare every file with the size and hash it was published with."""
+    from flows.verify import print_verification, verify_artifacts
+
+    checked = verify_artifacts(_store(root), artifact)
+    if as_json:
+        _print_json(checked)
+    else:
+        print_verification(checked)
+    if any(entry["faults"] for entry in checked):
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(run_name: RunName = None, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
+    """Print the results of a run and where its HTML report is."""
+    record = _record(root, run_name)
+    finished = record.stages.get("report")
+    if finished is None or not finished.folder:
+        raise WrongUse(
+            f"run {record.run_id} has no report yet (state: {record.state}); "
+            f"finish it with: {record.command}"
+        )
+    summary = json.loads((Path(finished.folder) / "summary.json").read_text(encoding="utf-8"))
+    if as_json:
+        _print_json(summary)
+        return
+    from rich.console import Console
+
+    from flows.terminal import print_result
+
+    print_result(summary, Console(), Path(finished.folder) / "report.html")
+
+
+@app.command()
+def generate(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="A run's name or a Hugging Face GPT-2 folder; the latest run if absent.",
+        ),
+    ] = None,
+    prompt: Annotated[
+        list[str] | None, typer.Option("--prompt", "-p", help="Text to continue. Repeatable.")
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest continuation.")] = 40,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, help="0 always takes the likeliest token.")
+    ] = 0.8,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k likeliest; 0: all.")] = 40,
+    top_p: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Sample from the likeliest p of mass.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal text.")] = 1234,
+    root: Root = DEFAULT_ROOT,
+    as_json: AsJson = False,
+) -> None:
+    """Continue prompts with a trained model."""
+    if not prompt:
+        raise WrongUse('nothing to continue; give a prompt, as in --prompt "Return the"')
+    from flows.generate import model_folder
+
+    folder = model_folder(root, model)
+    from evaluation.generation import generate as sample
+
+    texts = sample(
+        folder,
+        prompt,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+    )
+    if as_json:
+        pairs = zip(prompt, texts, strict=True)
+        _print_json([{"prompt": p, "continuation": text} for p, text in pairs])
+        return
+    for given, text in zip(prompt, texts, strict=True):
+        typer.echo(f"{typer.style(given, bold=True)}{text}\n")
+
+
+@recipes_app.command("list")
+def list_recipes(as_json: AsJson = False) -> None:
+    """Name the built-in recipes."""
+    import yaml
+
+    from flows.recipe import built_in_recipes
+
+    loaded = {name: yaml.safe_load(text) for name, text in built_in_recipes().items()}
+    described = {name: recipe.get("description", "") for name, recipe in loaded.items()}
+    if as_json:
+        _print_json(described)
+        return
+    for name, description in described.items():
+        typer.echo(f"{name}\n    {description}")
+
+
+@recipes_app.command("show")
+def show_recipe(
+    recipe: Annotated[str, typer.Argument(help="A built-in recipe's name, or a YAML file.")],
+    override: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a recipe whole, defaults included: a start for one of your own."""
+    from flows.recipe import load_recipe
+
+    loaded = load_recipe(recipe, override or ())
+    if as_json:
+        _print_json(loaded.model_dump(mode="json"))
+    else:
+        typer.echo(loaded.to_yaml(), nl=False)
+
+
+def _forced_stages(from_stage: str | None, force: list[str]) -> frozenset[str]:
+    from flows.stages import STAGES
+
+    for name in [*([from_stage] if from_stage else []), *force]:
+        if name not in STAGES:
+            raise WrongUse(f"{name!r} is no stage; stages are {', '.join(STAGES)}")
+    later = STAGES[STAGES.index(from_stage) :] if from_stage else ()
+    return frozenset(force) | frozenset(later)
+
+
+def _dry_run(recipe: Any, command: str, forced: frozenset[str], root: Path, as_json: bool) -> None:
+    from flows.plan import plan, print_plan
+
+    planned = plan(recipe, _store(root), command, forced)
+    if as_json:
+        _print_json([{"stage": p.stage, "outlook": p.outlook, "key": p.key} for p in planned])
+    else:
+        print_plan(recipe, planned)
+
+
+def _store(root: Path) -> ArtifactStore:
+    from tasks.store import ArtifactStore
+
+    return ArtifactStore(root)
+
+
+def _record(root: Path, run_name: str | None) -> RunRecord:
+    from tasks.runs import find, latest
+
+    return find(root, run_name) if run_name else latest(root)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def main() -> None:
+    """Entry point of the `mtnlg` command."""
+    from flows.recipe import RecipeError
+
+    try:
+        app()
+    except (WrongUse, RecipeError) as error:
+        typer.echo(f"mtnlg: {error}", err=True)
+        sys.exit(2)
