@@ -1,1 +1,1 @@
-"""A GPT trained in three dimensions of parallelism, and its export. A library: no Prefect import."""
+"""A GPT trained in three dimensions of parallelism, and its export. A library, free of Prefect."""

@@ -164,6 +164,11 @@ class TrainingConfig(_Config):
         return self.global_batch * self.sequence_length
 
     @property
+    def num_micro_batches(self) -> int:
+        """Micro-batches that each data-parallel rank accumulates for one optimizer step."""
+        return self.global_batch // (self.micro_batch * self.layout.data_parallel)
+
+    @property
     def num_steps(self) -> int:
         """Steps until at least `train_tokens` were consumed."""
         return -(-self.train_tokens // self.tokens_per_step)
