@@ -33,7 +33,7 @@ def test_a_position_alone_and_in_any_batch_name_the_same_sample(
     order = SampleOrder(num_samples, seed)
     samples = order.at_many(np.array(positions))
     assert [order.at(position) for position in positions] == samples.tolist()
-    assert 0 <= samples.min() and samples.max() < num_samples
+    assert samples.min() >= 0 and samples.max() < num_samples
 
 
 def test_extending_the_budget_changes_nothing_before_and_repeats_nothing() -> None:
