@@ -1,1 +1,1 @@
-"""Raw text in, curated documents, tokenizer and Megatron shards out. A library: no Prefect import."""
+"""Raw text in; curated documents, tokenizer and Megatron shards out. Knows no Prefect."""

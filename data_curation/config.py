@@ -100,9 +100,9 @@ class CurationConfig(_Config):
     max_source_bytes: ByteSize | None = Field(
         None, description="Cap of each source, so that none drowns the others; whole groups stay."
     )
-    length: LengthConfig = LengthConfig()  # type: ignore[call-arg]
-    language: LanguageConfig = LanguageConfig()  # type: ignore[call-arg]
-    dedup: DedupConfig = DedupConfig()  # type: ignore[call-arg]
+    length: LengthConfig = LengthConfig()
+    language: LanguageConfig = LanguageConfig()
+    dedup: DedupConfig = DedupConfig()
     held_out_fraction: float = Field(
         0.02, gt=0, lt=1, description="Share of groups (files, modules) kept out of training."
     )

@@ -10,19 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from functools import lru_cache
+from concurrent.futures import Executor
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 from data_curation.bpe import load_bpe, save_bpe, train_bpe, training_sample
 from data_curation.config import TokenizerConfig
+from data_curation.documents import count_documents, parts, read_documents
+from data_curation.in_order import map_in_order
 from data_curation.shards import EncodedDocuments, ShardWriter, split_summary, token_dtype
 
 Progress = Callable[[float, float | None, str], None]
@@ -30,10 +30,7 @@ Progress = Callable[[float, float | None, str], None]
 SPLITS = ("train", "held_out")
 
 BATCH_BYTES = 1 << 20
-"""UTF-8 bytes of the documents that one call of a worker encodes; about half a second."""
-
-BATCHES_IN_FLIGHT = 64
-"""Enough to keep 32 workers busy, at some hundred MB."""
+"""UTF-8 bytes of the documents that one call of a worker encodes; about a quarter second."""
 
 
 def tokenize(
@@ -61,13 +58,12 @@ def tokenize(
     Raises:
         ValueError: a split is empty, the tokenizer cannot serve, or a document exceeds a shard.
     """
-    parts = {split: _parts(curated, split) for split in SPLITS}
-    counts = {split: _count_documents(split, parts[split]) for split in SPLITS}
-    total = sum(counts.values())
+    files = {split: parts(curated / split) for split in SPLITS}
+    total = sum(_count_documents(split, files[split]) for split in SPLITS)
     if config.path is None:
         progress(0, total, "training the tokenizer")
         # In a worker, so that its memory and threads end with it.
-        trained = executor.submit(_train, config, parts["train"]).result()
+        trained = executor.submit(_train, config, files["train"]).result()
         tokenizer = Tokenizer.from_str(trained)
     else:
         tokenizer = load_bpe(config)
@@ -86,8 +82,9 @@ def tokenize(
     splits = {}
     done = 0
     for split in SPLITS:
+        encoded_batches = map_in_order(executor, partial(encode, encoder), _batches(files[split]))
         with ShardWriter(shards, split, dtype, int(config.shard_bytes)) as writer:
-            for batch, encoded in _encode_all(encoder, parts[split], executor):
+            for batch, encoded in encoded_batches:
                 writer.add(encoded, batch.ids, batch.sources)
                 done += len(batch.ids)
                 progress(done, total, f"encoding {split.replace('_', '-')} documents")
@@ -166,61 +163,30 @@ def _tokenizer(file: str, sha256: str) -> Tokenizer:
     return tokenizer
 
 
-def _train(config: TokenizerConfig, parts: list[Path]) -> str:
-    texts = (text for batch in _batches(parts) for text in batch.texts)
+def _train(config: TokenizerConfig, files: list[Path]) -> str:
+    texts = (document.text for document in read_documents(files))
     sample = training_sample(texts, int(config.sample_bytes))
     return str(train_bpe(sample, config).to_str())
 
 
-def _encode_all(
-    encoder: Encoder, parts: list[Path], executor: Executor
-) -> Iterator[tuple[Batch, EncodedDocuments]]:
-    """Encode batches in parallel and give them back in order, a bounded number at a time."""
-    pending: deque[tuple[Batch, Future[EncodedDocuments]]] = deque()
-    try:
-        for batch in _batches(parts):
-            if len(pending) == BATCHES_IN_FLIGHT:
-                first, future = pending.popleft()
-                yield first, future.result()
-            pending.append((batch, executor.submit(encode, encoder, batch)))
-        while pending:
-            first, future = pending.popleft()
-            yield first, future.result()
-    finally:
-        for _, future in pending:
-            future.cancel()
-
-
-def _batches(parts: list[Path]) -> Iterator[Batch]:
+def _batches(files: list[Path]) -> Iterator[Batch]:
     """Documents in order, in batches of about `BATCH_BYTES`; a larger document stands alone."""
     batch, size = Batch([], [], []), 0
-    for name, source, text in _documents(parts):
-        text_bytes = len(text.encode())
+    for document in read_documents(files):
+        text_bytes = len(document.text.encode())
         if batch.ids and size + text_bytes > BATCH_BYTES:
             yield batch
             batch, size = Batch([], [], []), 0
-        batch.ids.append(name)
-        batch.sources.append(source)
-        batch.texts.append(text)
+        batch.ids.append(document.id)
+        batch.sources.append(document.source)
+        batch.texts.append(document.text)
         size += text_bytes
     if batch.ids:
         yield batch
 
 
-def _documents(parts: list[Path]) -> Iterator[tuple[str, str, str]]:
-    columns = ["id", "source", "text"]
-    for part in parts:
-        with pq.ParquetFile(part) as file:
-            for rows in file.iter_batches(batch_size=256, columns=columns):
-                yield from zip(*(rows.column(c).to_pylist() for c in columns), strict=True)
-
-
-def _parts(curated: Path, split: str) -> list[Path]:
-    return sorted((curated / split).glob("part-*.parquet"))
-
-
-def _count_documents(split: str, parts: list[Path]) -> int:
-    count: int = sum(pq.read_metadata(part).num_rows for part in parts)
+def _count_documents(split: str, files: list[Path]) -> int:
+    count = count_documents(files)
     if count == 0:
         raise ValueError(
             f"The {split} split holds no document. Bring more text, or change "
