@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-import data_curation.tokenize as stage
+import data_curation.in_order
+import data_curation.tokenize
 from data_curation.bpe import load_bpe, save_bpe, tokenizer_faults, train_bpe, training_sample
 from data_curation.config import TokenizerConfig
 from data_curation.tokenize import tokenize
@@ -157,8 +158,8 @@ def test_megatron_reads_the_shards(tokenized: Path) -> None:
 def test_output_is_the_same_for_any_number_of_workers_and_any_batch(
     curated: Path, tokenized: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "BATCH_BYTES", 700)
-    monkeypatch.setattr(stage, "BATCHES_IN_FLIGHT", 3)
+    monkeypatch.setattr(data_curation.tokenize, "BATCH_BYTES", 700)
+    monkeypatch.setattr(data_curation.in_order, "ITEMS_IN_FLIGHT", 3)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as one:
         _run(curated, tmp_path / "out", one)
     assert _files(tmp_path / "out") == _files(tokenized)
