@@ -96,7 +96,13 @@ class DocumentWriter:
         traceback: TracebackType | None,
     ) -> None:
         if failure is None:
-            self._write_group()
+            self.close()
+        else:
+            self._writer.close()
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._write_group()
         self._writer.close()
 
     def add(self, document: Document, text_bytes: int) -> None:

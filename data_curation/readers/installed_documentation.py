@@ -26,10 +26,10 @@ from data_curation.readers.units import InputFile, Record, Rejection, Unit, whol
 STANDARD_LIBRARY = "stdlib"
 TEXT_SUFFIXES = (".txt", ".rst", ".md")
 
-SKIPPED_FOLDERS = frozenset(
-    "__pycache__ test tests _tests testing site-packages dist-packages node_modules "
-    "_vendor _vendored vendor vendored third_party extern externals "
-    "idlelib lib2to3".split()
+# config-3.11-x86_64-linux-gnu holds what it takes to embed Python.
+SKIPPED_FOLDERS = re.compile(
+    r"_?tests?|testing|_?vendor(ed)?|third_party|extern(als)?|idlelib|lib2to3"
+    r"|(site|dist)-packages|node_modules|__pycache__|config-.*|\..*"
 )
 SKIPPED_FILES = re.compile(
     r"test_.*\.py|.*_test\.py|conftest\.py|cmakelists\.txt|requirements.*\.txt", re.IGNORECASE
@@ -117,7 +117,7 @@ def _files_of(package: str) -> list[InputFile]:
             found.append(InputFile(root, f"{top}{root.suffix}"))
             continue
         for folder, subfolders, names in os.walk(root):
-            subfolders[:] = [name for name in subfolders if not _is_skipped_folder(name)]
+            subfolders[:] = [name for name in subfolders if not SKIPPED_FOLDERS.fullmatch(name)]
             prefix = "/".join([top, *Path(folder).relative_to(root).parts])
             found += [
                 InputFile(Path(folder, name), f"{prefix}/{name}")
@@ -125,11 +125,6 @@ def _files_of(package: str) -> list[InputFile]:
                 if name.endswith((".py", *TEXT_SUFFIXES)) and not SKIPPED_FILES.fullmatch(name)
             ]
     return sorted((file for file in found if file.path.is_file()), key=lambda file: file.name)
-
-
-def _is_skipped_folder(name: str) -> bool:
-    # config-3.11-x86_64-linux-gnu holds what it takes to embed Python.
-    return name in SKIPPED_FOLDERS or name.startswith((".", "config-"))
 
 
 def _roots_of(package: str) -> list[Path]:
