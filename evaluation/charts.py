@@ -118,7 +118,7 @@ def line_chart(name: str, steps: Sequence[Mapping[str, Any]], field: str, label:
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.set_ylabel(label)
 
-    return _chart(name, draw, wide=(5, 2.6), narrow=(5, 2.6))
+    return _chart(name, draw, wide=(3.7, 2.7), narrow=(5, 2.7))
 
 
 def s_curve_chart(dedup: Mapping[str, Any]) -> Markup:
@@ -136,7 +136,7 @@ def s_curve_chart(dedup: Mapping[str, Any]) -> Markup:
         axes.axvline(dedup["jaccard"], color=_BASELINE, linewidth=1, dashes=(4, 3))
         axes.annotate(
             f"duplicate from {dedup['jaccard']:g}",
-            (dedup["jaccard"], 0.5),
+            (dedup["jaccard"], 0.97),
             xytext=(-6, 0),
             textcoords="offset points",
             ha="right",
@@ -160,9 +160,14 @@ def s_curve_chart(dedup: Mapping[str, Any]) -> Markup:
     return _chart("s-curve", draw, wide=(10, 3), narrow=(5, 3))
 
 
+def points_a_bucket(num_points: int) -> int:
+    """How many neighbours one drawn point stands for."""
+    return max(1, -(-num_points // _POINTS))
+
+
 def bucket_means(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
     """At most `_POINTS` points: each the mean of equally many neighbours (the last of fewer)."""
-    size = -(-len(x) // _POINTS) if x else 1
+    size = points_a_bucket(len(x))
     starts = range(0, len(x), size)
     return (
         [sum(x[i : i + size]) / len(x[i : i + size]) for i in starts],
@@ -171,7 +176,7 @@ def bucket_means(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], l
 
 
 def _tokens_axis(axes: Axes) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(FuncFormatter(_tick))
     axes.set_xlabel("training tokens")
 
@@ -207,8 +212,6 @@ def _label_right(axes: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
 def _chart(
     name: str, draw: Draw, *, wide: tuple[float, float], narrow: tuple[float, float]
 ) -> Markup:
-    if wide == narrow:
-        return _svg(name, draw, wide, "chart")
     return _svg(f"{name}-wide", draw, wide, "chart wide") + _svg(
         f"{name}-narrow", draw, narrow, "chart narrow"
     )
@@ -238,4 +241,4 @@ def _svg(name: str, draw: Draw, size: tuple[float, float], css_class: str) -> Ma
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text).replace("xlink:href", "href")
     for stand_in, variable in _VARIABLES.items():
         text = text.replace(stand_in, f"var(--{variable})")
-    return Markup(text)  # noqa: S704 - matplotlib escapes the text it draws
+    return Markup(text)  # matplotlib escapes the text it draws

@@ -66,6 +66,7 @@ def render(records: RunRecords, summary: Mapping[str, Any]) -> str:
         "bytes": format_bytes,
         "compact": format_count,
         "duration": format_duration,
+        "measure": lambda value: f"{value:,.0f}" if value >= 10 else f"{value:.3g}",
         "percent": format_percent,
         "shots": shots,
     }
@@ -80,7 +81,7 @@ def render(records: RunRecords, summary: Mapping[str, Any]) -> str:
             records.folder("curate") / "decisions.parquet", records.folder("ingest") / "documents"
         ),
         rule_meaning=_RULE_MEANING,
-        steps_a_point=-(-len(steps) // 400),
+        steps_a_point=charts.points_a_bucket(len(steps)),
         loss_chart=charts.loss_chart(
             steps,
             records.validation,
@@ -94,9 +95,7 @@ def render(records: RunRecords, summary: Mapping[str, Any]) -> str:
         learning_rate_chart=charts.line_chart(
             "learning-rate", steps, "learning_rate", "learning rate"
         ),
-        grad_norm_chart=charts.line_chart(
-            "grad-norm", steps, "grad_norm", "gradient norm before clipping"
-        ),
+        grad_norm_chart=charts.line_chart("grad-norm", steps, "grad_norm", "gradient norm"),
     )
 
 

@@ -84,6 +84,7 @@ def summarize(records: RunRecords) -> dict[str, Any]:
                 "stage": name,
                 "key": stage["key"],
                 "digest": stage["digest"],
+                "inputs": dict(stage["inputs"]),
                 "reused": stage["reused"],
                 "seconds": stage["seconds"],
                 "cpu_seconds": stage["cpu_seconds"],
@@ -189,20 +190,25 @@ def _score_sentences(scores: Sequence[Mapping[str, Any]]) -> list[str]:
             if row["standing"] == standing:
                 sentences.append(
                     f"{_capital(row['task'])} at {shots(row['num_shots'])}: "
-                    f"{format_percent(row['value'])} is {standing} {_reference(row)} "
-                    f"(95 % interval {100 * row['low_95']:.1f} to {100 * row['high_95']:.1f} %, "
-                    f"n = {row['n']})."
+                    f"{format_percent(row['value'])} (95 % interval {100 * row['low_95']:.1f} to "
+                    f"{100 * row['high_95']:.1f} %, n = {row['n']}) is {standing} "
+                    f"{_reference(row)}."
                 )
-    level = [row for row in scores if row["standing"] == "at"]
-    if len(level) == len(scores):
-        tasks = join_words(list(dict.fromkeys(row["task"] for row in scores)))
+    level: dict[str, list[str]] = {}
+    for row in scores:
+        if row["standing"] == "at":
+            level.setdefault(row["task"], []).append(str(row["num_shots"]))
+    if sum(map(len, level.values())) == len(scores):
         sentences.append(
-            f"{_capital(tasks)} accuracy sits at its baseline: no score can be told from the best "
-            "of chance and n-gram baselines by its 95 % interval. "
-            "Only the loss shows that this model learned."
+            f"{_capital(join_words(list(level)))} accuracy sits at its baseline: no score can be "
+            "told from the best of chance and n-gram baselines by its 95 % interval. "
+            "Accuracy does not show that this model learned."
         )
     elif level:
-        named = [f"{row['task']} at {shots(row['num_shots'])}" for row in level]
+        named = [
+            f"{task} at {join_words(numbers)} shot{'' if numbers == ['1'] else 's'}"
+            for task, numbers in level.items()
+        ]
         sentences.append(
             f"{_capital(join_words(named))} cannot be told from the best of chance and n-gram "
             "baselines by the 95 % interval."
@@ -218,7 +224,7 @@ def shots(number: int) -> str:
 def _reference(row: Mapping[str, Any]) -> str:
     value = format_percent(row["best_reference_value"])
     name = row["best_reference"]
-    return f"chance ({value})" if name == "chance" else f"the {name} baseline ({value})"
+    return f"chance, {value}" if name == "chance" else f"the {name} baseline, {value}"
 
 
 def _capital(text: str) -> str:

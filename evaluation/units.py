@@ -6,11 +6,11 @@ _DECIMAL = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 def format_count(number: float) -> str:
-    """Three digits and a scale: 1_093_632 -> "1.09 M"; whole numbers below 10,000 in full."""
-    if abs(number) < 10_000:
-        return f"{number:,.0f}" if number == int(number) else f"{number:,.1f}"
+    """Three digits and a scale: 1_093_632 -> "1.09 M"; below 10,000 to the unit: "5,932"."""
+    if abs(number) < 9_999.5:
+        return f"{number:,.0f}" if number == int(number) or abs(number) >= 100 else f"{number:.3g}"
     for letter, scale in _DECIMAL:
-        if abs(number) >= scale:
+        if abs(number) >= 0.9995 * scale:  # rounds up to it
             return f"{_three_digits(number / scale)} {letter}"
     raise AssertionError(number)
 
@@ -18,7 +18,7 @@ def format_count(number: float) -> str:
 def format_bytes(number: float) -> str:
     """Decimal multiples: 21_040_000 -> "21.0 MB"."""
     for letter, scale in _DECIMAL:
-        if abs(number) >= scale:
+        if abs(number) >= 0.9995 * scale:  # rounds up to it
             return f"{_three_digits(number / scale)} {letter}B"
     return f"{number:.0f} B"
 

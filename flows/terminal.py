@@ -13,15 +13,23 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from evaluation.units import format_bytes, format_clock, format_count, format_duration
+from evaluation.units import (
+    format_bytes,
+    format_clock,
+    format_count,
+    format_duration,
+    format_percent,
+)
 
 State = Literal["pending", "running", "waiting", "built", "reused", "resumed", "failed"]
 Figures = Mapping[str, int | float | str]
@@ -37,6 +45,7 @@ _LOOK: dict[str, tuple[str, str, str, str]] = {  # state: symbol, in ASCII, word
 }
 _NAME_WIDTH, _CLOCK_WIDTH = 9, 7
 _PLAIN_INTERVAL_S = 10.0
+_ROOMY = 76  # columns from which tables spread out
 
 
 @dataclass
@@ -179,7 +188,7 @@ class RunView:
 
     def _row(self, row: _Stage, width: int, ascii_only: bool) -> Text:
         symbol, in_ascii, word, style = _LOOK[row.state]
-        bar_width = 16 if width >= 76 else 10
+        bar_width = 16 if width >= _ROOMY else 10
         line = Text(no_wrap=True, overflow="crop", end="\n")
         line.append(f"{in_ascii if ascii_only else symbol} ", style)
         line.append(set_cell_size(row.name, _NAME_WIDTH) + " ", "dim" if not word else "")
@@ -226,6 +235,102 @@ class RunView:
         self._console.print(Text(text), soft_wrap=True)
 
 
+def print_result(summary: Mapping[str, Any], console: Console, report: Path) -> None:
+    """Show what came out of a run, in one screen that fits 60 columns.
+
+    Args:
+        summary: the content of the report's `summary.json`.
+        console: where to show it.
+        report: the HTML file to point at.
+    """
+    console.print()
+    console.print(_loss_table(summary, console.width))
+    console.print()
+    if summary["scores"]:
+        console.print(_score_table(summary["scores"], console.width))
+        console.print()
+    speed = (
+        f"{format_count(summary['train_tokens'])} tokens at "
+        f"{format_count(summary['tokens_per_second'])} tokens/s; {summary['utilization']}"
+    )
+    console.print(Text.assemble(("Training  ", "bold"), speed))
+    if summary["samples"]:
+        sample = summary["samples"][0]
+        prompt, continuation = _printable(sample["prompt"]), _printable(sample["continuation"])
+        gap = "" if continuation[:1] in ".,;:)'" else " "
+        room = 2 * (console.width - 10) - cell_len(prompt) - 8
+        said = Text.assemble((prompt, "bold"), gap, _fit(continuation, room))
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_column(no_wrap=True, width=9)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text("Sample", "bold"), said)
+        console.print(grid)
+    console.print(Text.assemble(("Report    ", "bold"), str(report)), soft_wrap=True)
+
+
+def _loss_table(summary: Mapping[str, Any], width: int) -> Table:
+    table = _table(width)
+    table.add_column(Text("Held-out loss", "bold"), min_width=13)
+    table.add_column("nats a token", justify="right")
+    table.add_column("bits a byte", justify="right")
+    table.add_column("model is", justify="left")
+    table.add_row(
+        Text("this model", "bold"),
+        f"{summary['held_out_nats_per_token']:.3f}",
+        f"{summary['held_out_bits_per_byte']:.3f}",
+        "",
+    )
+    for row in summary["language_models"]:
+        difference = row["model_minus_this_nats"]
+        side, style = ("lower", "green") if difference < 0 else ("higher", "yellow")
+        table.add_row(
+            row["name"],
+            f"{row['nats_per_token']:.3f}",
+            f"{row['bits_per_byte']:.3f}",
+            Text(f"{abs(difference):.3f} {side}", style),
+        )
+    return table
+
+
+_STANDING = {
+    "above": ("above", "green"),
+    "at": ("at baseline", "dim"),
+    "below": ("below", "red"),
+    "alone": ("", ""),
+}
+
+
+def _score_table(scores: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """Scores with standard error, n, chance and the best baseline; and where they stand."""
+    table = _table(width)
+    table.add_column(Text("Accuracy", "bold"), min_width=8, overflow="ellipsis")
+    table.add_column("shots", justify="right")
+    table.add_column("% ± stderr", justify="right", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column("chance", justify="right", no_wrap=True)
+    table.add_column("baseline", no_wrap=True)
+    if width >= _ROOMY:
+        table.add_column("95 %", no_wrap=True)
+    for row in scores:
+        word, style = _STANDING[row["standing"]]
+        best = max(row["baselines"], key=lambda b: b["value"], default=None)
+        cells: list[str | Text] = [
+            row["task"],
+            str(row["num_shots"]),
+            Text(f"{100 * row['value']:.1f} ± {100 * row['stderr']:.1f}", style),
+            f"{row['n']}",
+            "–" if row["chance"] is None else format_percent(row["chance"]),
+            "–" if best is None else f"{best['name']} {format_percent(best['value'])}",
+        ]
+        table.add_row(*cells, *([Text(word, style)] if width >= _ROOMY else []))
+    return table
+
+
+def _table(width: int) -> Table:
+    padding = (0, 2 if width >= _ROOMY else 1, 0, 0)
+    return Table(box=None, show_edge=False, pad_edge=False, padding=padding, header_style="dim")
+
+
 def format_figures(figures: Figures) -> list[str]:
     """ "documents 53,704", "text 21.0 MB": the unit is read off the name."""
     shown = []
@@ -233,8 +338,8 @@ def format_figures(figures: Figures) -> list[str]:
         words = name.replace("_", " ")
         if isinstance(value, str):
             shown.append(f"{words} {_printable(value)}")
-        elif name == "bytes" or name.endswith("_bytes"):
-            shown.append(f"{words.removesuffix('bytes').strip()} {format_bytes(value)}".strip())
+        elif "bytes" in name.split("_"):
+            shown.append(f"{words.replace('bytes', '').strip()} {format_bytes(value)}".strip())
         elif name.endswith("_seconds") or name == "seconds":
             shown.append(
                 f"{words.removesuffix('seconds').strip()} {format_duration(value)}".strip()

@@ -26,7 +26,8 @@ SCRIPT = "<script>alert('from the corpus')</script>"
 def make_run(root: Path) -> dict[str, Any]:
     """The files and records of a small quickstart, by the contract; values like a real run's."""
     folders = {
-        name: root / name for name in ("ingest", "curate", "tokenize", "train", "export", "evaluate")
+        name: root / name
+        for name in ("ingest", "curate", "tokenize", "train", "export", "evaluate")
     }
     for folder in folders.values():
         folder.mkdir(parents=True)
@@ -306,8 +307,328 @@ def _results(folder: Path) -> None:
     )
 
 
+class Page(HTMLParser):
+    """What a reader of the page sees, and what a browser would load or run."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.open.append(tag)
+        if tag not in ("b", "i", "code", "span", "sup", "sub"):
+            self.text += " "
+        for name, value in attrs:
+            if name in ("src", "href") and not (value or "").startswith("#"):
+                self.loads.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "title"} & set(self.open):
+            self.text += data
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> dict[str, Any]:
+    return make_run(tmp_path / "stages")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def report(run: dict[str, Any], out: Path) -> tuple[dict[str, Any], Page]:
+    write_report(run, out)
+    html = (out / "report.html").read_text(encoding="utf-8")
+    return json.loads((out / "summary.json").read_text()), Page(html)
+
+
+def results_file(run: dict[str, Any]) -> Path:
+    return Path(run["stages"]["evaluate"]["folder"]) / "results.json"
+
+
+def test_the_page_loads_nothing_and_runs_nothing(run: dict[str, Any], out: Path) -> None:
+    _, page = report(run, out)
+    assert page.loads == []
+    assert not page.tags & {"script", "link", "img", "iframe", "object"}
+    html = (out / "report.html").read_text()
+    assert "url(" not in html.replace("url(#", "")
+    assert "@import" not in html
+
+
+def test_text_from_the_corpus_and_from_prompts_stays_text(run: dict[str, Any], out: Path) -> None:
+    _, page = report(run, out)
+    assert f"Return the size. {SCRIPT}" in page.words  # a dropped document
+    assert f"The {SCRIPT} function is not" in page.words  # a prompt and its continuation
+
+
+def test_names_given_by_the_user_stay_text(run: dict[str, Any], out: Path) -> None:
+    run["run"]["recipe_name"] = "<img src=x>"
+    run["run"]["command"] = "mtnlg run '<img src=x>'"
+    run["run"]["recipe_yaml"] = "name: '</pre><img src=x>'"
+
+    def rename(funnel: dict[str, Any]) -> None:
+        funnel["sources"]["<img src=x>"] = funnel["sources"].pop("numpy")
+
+    edit(Path(run["stages"]["curate"]["folder"]) / "funnel.json", rename)
+    _, page = report(run, out)
+    assert "img" not in page.tags
+    assert page.words.count("<img src=x>") >= 4
+
+
+def test_equal_records_give_equal_bytes(run: dict[str, Any], tmp_path: Path) -> None:
+    pages = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_report(run, tmp_path / name)
+        pages.append(
+            (
+                (tmp_path / name / "report.html").read_bytes(),
+                (tmp_path / name / "summary.json").read_bytes(),
+            )
+        )
+    assert pages[0] == pages[1]
+
+
+def test_no_two_elements_share_an_id(run: dict[str, Any], out: Path) -> None:
+    _, page = report(run, out)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_the_verdict_compares_the_loss_with_each_baseline(run: dict[str, Any], out: Path) -> None:
+    summary, page = report(run, out)
+    # 5.021 - 6.812 = -1.791, 5.021 - 4.921 = 0.100, 5.021 - 4.224 = 0.797
+    expected = (
+        "The model's held-out loss is 5.02 nats a token (2.07 bits a byte): 1.79 below the "
+        "unigram, 0.10 above the bigram and 0.80 above the trigram model, all fitted on the same "
+        "training tokens and scored on the same 86,016 held-out tokens."
+    )
+    assert summary["verdict"][0] == expected
+    assert expected in page.words
+    assert "better than the unigram model, not yet better than the bigram and" in page.words
+
+
+@pytest.mark.parametrize(
+    ("nats", "headline"),
+    [
+        (7.0, "no better than the unigram, bigram and trigram models"),
+        (4.0, "better than the unigram, bigram and trigram models"),
+        (4.921, "better than the unigram model, not yet better than the bigram and trigram models"),
+    ],
+)
+def test_the_headline_follows_the_loss(
+    run: dict[str, Any], out: Path, nats: float, headline: str
+) -> None:
+    edit(results_file(run), lambda r: r["held_out"].update(nats_per_token=nats))
+    summary, _ = report(run, out)
+    assert summary["headline"] == f"The model predicts held-out text {headline}"
+
+
+def test_a_score_stands_above_only_if_its_whole_interval_does(
+    run: dict[str, Any], out: Path
+) -> None:
+    summary, page = report(run, out)
+    standing = {(row["task"], row["num_shots"]): row["standing"] for row in summary["scores"]}
+    assert standing == {
+        ("cloze", 0): "at",
+        ("cloze", 1): "below",
+        ("cloze", 4): "at",
+        ("continuation", 0): "above",
+        ("continuation", 1): "at",  # 33.6 % is above the bigram's 31 %, 28.5 % is not
+        ("continuation", 4): "at",
+    }
+    assert (
+        "Continuation at 0 shots: 43.0 % (95 % interval 37.5 to 48.7 %, n = 300) is above the "
+        "bigram baseline, 31.0 %." in page.words
+    )
+    assert "Cloze at 0 and 4 shots and continuation at 1 and 4 shots cannot be told" in page.words
+
+
+def test_scores_at_their_baselines_are_called_so(run: dict[str, Any], out: Path) -> None:
+    def level(results: dict[str, Any]) -> None:
+        for score in results["scores"]:
+            score["value"] = max(b["value"] for b in score["baselines"])
+
+    edit(results_file(run), level)
+    summary, page = report(run, out)
+    assert {row["standing"] for row in summary["scores"]} == {"at"}
+    assert "Cloze and continuation accuracy sits at its baseline" in page.words
+    assert "Accuracy does not show that this model learned." in page.words
+
+
+def test_chance_is_the_reference_where_no_baseline_is_better(
+    run: dict[str, Any], out: Path
+) -> None:
+    edit(results_file(run), lambda r: r["scores"][3].update(baselines=[]))
+    summary, page = report(run, out)
+    assert summary["scores"][3]["best_reference"] == "chance"
+    assert "is above chance, 25.0 %." in page.words
+
+
+def test_every_score_shows_error_interval_n_shots_chance_and_baselines(
+    run: dict[str, Any], out: Path
+) -> None:
+    _, page = report(run, out)
+    assert (
+        "cloze 0 shots · acc 17.0 ± 2.2 % 13.2 to 21.7 % · n 300 0.0 % "
+        "unigram 12.0 %, bigram 16.7 %, trigram 20.3 % at baseline" in page.words
+    )
+
+
+def test_an_unknown_peak_gives_no_utilization(run: dict[str, Any], out: Path) -> None:
+    summary, page = report(run, out)
+    assert summary["mfu"] is None and summary["hfu"] is None
+    assert "unknown device peak, so no MFU (no peak known for this CPU)" in page.words
+    assert not re.search(r"\d % MFU", page.words)
+
+
+def test_both_utilizations_stand_side_by_side_with_formula_and_peak(
+    run: dict[str, Any], out: Path
+) -> None:
+    edit(
+        Path(run["stages"]["train"]["folder"]) / "training.json",
+        lambda t: t.update(mfu=0.302, hfu=0.403, peak_source="A100 bf16, 312 TFLOP/s, datasheet"),
+    )
+    _, page = report(run, out)
+    assert "MFU 30.2 %, HFU 40.3 % (A100 bf16, 312 TFLOP/s, datasheet)" in page.words
+    assert "Narayanan et al. 2021, eq. 3" in page.words
+
+
+def test_the_funnel_is_shown_to_the_last_document(run: dict[str, Any], out: Path) -> None:
+    _, page = report(run, out)
+    assert "in 36,924 100.0 % source cap −8,120 28,804" in page.words
+    # 36,924 - 8,120 - 12,721 - 4 - 273 - 18 - 416 = 15,372 = 15,062 + 310
+    assert "near duplicate −416 15,372" in page.words
+    assert "15,062 train and 310 are held out" in page.words
+    assert "2 records could not be used" in page.words
+
+
+def test_a_funnel_that_does_not_add_up_is_refused(run: dict[str, Any], out: Path) -> None:
+    edit(
+        Path(run["stages"]["curate"]["folder"]) / "funnel.json",
+        lambda f: f["sources"]["numpy"].update(train=3311),
+    )
+    with pytest.raises(ValueError, match="numpy does not add up: 5642 documents in, 5641"):
+        write_report(run, out)
+    assert list(out.iterdir()) == []
+
+
+def test_losses_over_different_tokens_are_not_compared(run: dict[str, Any], out: Path) -> None:
+    edit(results_file(run), lambda r: r["language_models"][1].update(num_tokens=86_000))
+    with pytest.raises(ValueError, match=r"bigram model was scored on 86000 .* 86016"):
+        write_report(run, out)
+
+
+def test_a_missing_stage_is_named(run: dict[str, Any], out: Path) -> None:
+    del run["stages"]["export"]
+    with pytest.raises(ValueError, match="no record of export"):
+        write_report(run, out)
+
+
+def test_dropped_documents_show_what_was_measured_and_what_was_kept(
+    run: dict[str, Any], out: Path
+) -> None:
+    _, page = report(run, out)
+    assert "287 characters, threshold 512 Close the file descriptor fd." in page.words
+    assert "0.914 Jaccard, threshold 0.8 Return the maximum along a given axis" in page.words
+    assert "kept instead Return the maximum." in page.words
+
+
+def test_a_run_that_dropped_nothing_and_validated_never_still_reports(
+    run: dict[str, Any], out: Path
+) -> None:
+    curated = Path(run["stages"]["curate"]["folder"])
+
+    def keep_all(funnel: dict[str, Any]) -> None:
+        for row in (*funnel["sources"].values(), funnel["total"]):
+            row["train"] += sum(row["dropped"].values())
+            row["dropped"] = {}
+
+    edit(curated / "funnel.json", keep_all)
+    table = pq.read_table(curated / "decisions.parquet")
+    pq.write_table(table.slice(0, 0), curated / "decisions.parquet")
+    (Path(run["stages"]["train"]["folder"]) / "validation.jsonl").write_text("")
+    _, page = report(run, out)
+    assert "What was dropped" not in page.words
+
+
+def test_the_report_tells_how_to_make_the_run_again(run: dict[str, Any], out: Path) -> None:
+    summary, page = report(run, out)
+    assert "Do it again mtnlg run quickstart Recipe name: quickstart seed: 1234" in page.words
+    assert summary["stages"][3]["key"] == "3" * 64
+    assert "evaluate 555555555555" in page.words
+
+
+def test_summary_json_is_as_documented(run: dict[str, Any], out: Path) -> None:
+    summary, _ = report(run, out)
+    documents = Path(__file__).parents[2] / "docs" / "formats.md"
+    section = documents.read_text(encoding="utf-8").split("## report", 1)[1]
+    undocumented = [key for key in summary if f"`{key}`" not in section]
+    assert undocumented == []
+    for name in ("language_models", "scores", "samples", "stages"):
+        assert [key for key in summary[name][0] if f"`{key}`" not in section] == []
+
+
+@pytest.mark.parametrize(
+    ("share", "n", "low", "high"),
+    [  # Newcombe 1998, table I, method 3
+        (81 / 263, 263, 0.2553, 0.3662),
+        (15 / 148, 148, 0.0624, 0.1605),
+        (0 / 20, 20, 0.0000, 0.1611),
+        (1 / 29, 29, 0.0061, 0.1718),
+    ],
+)
+def test_intervals_equal_the_published_ones(share: float, n: int, low: float, high: float) -> None:
+    assert wilson_interval(share, n) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_a_long_curve_is_drawn_through_means_that_keep_its_level() -> None:
+    x, y = bucket_means(list(range(1000)), [float(i % 2) for i in range(1000)])
+    assert len(x) <= 400
+    assert x[0] == pytest.approx(1.0) and y[0] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (format_count(1_093_632), "1.09 M"),
+        (format_count(15_372), "15.4 k"),
+        (format_count(5932.4), "5,932"),
+        (format_count(999_999), "1.00 M"),
+        (format_bytes(300_800), "301 kB"),
+        (format_bytes(21_040_000), "21.0 MB"),
+        (format_bytes(999_960_000), "1.00 GB"),
+        (format_duration(0.42), "0.4 s"),
+        (format_duration(250), "4 min 10 s"),
+        (format_duration(59.7), "1 min 00 s"),
+        (format_duration(7_380), "2 h 03 min"),
+        (format_percent(0.1734), "17.3 %"),
+    ],
+)
+def test_numbers_carry_three_digits_and_a_unit(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
 if __name__ == "__main__":
     import sys
 
-    target = Path(sys.argv[1])
+    target = Path(sys.argv[1])  # to look at the page by eye
     write_report(make_run(target / "stages"), target)
