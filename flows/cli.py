@@ -11,9 +11,11 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+from flows.errors import RunFailedError, WrongUseError
 
 if TYPE_CHECKING:
     from tasks.runs import RunRecord
@@ -51,11 +53,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 RunName = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="A run's name; the latest if absent.")
 ]
-DEFAULT_ROOT = Path("runs")
-
-
-class WrongUse(ValueError):
-    """The command cannot be carried out as it was given."""
+DEFAULT_ROOT = Path("mtnlg-data")
 
 
 @app.command()
@@ -144,7 +142,7 @@ def report(run_name: RunName = None, root: Root = DEFAULT_ROOT, as_json: AsJson 
     record = _record(root, run_name)
     finished = record.stages.get("report")
     if finished is None or not finished.folder:
-        raise WrongUse(
+        raise WrongUseError(
             f"run {record.run_id} has no report yet (state: {record.state}); "
             f"finish it with: {record.command}"
         )
@@ -185,7 +183,7 @@ def generate(
 ) -> None:
     """Continue prompts with a trained model."""
     if not prompt:
-        raise WrongUse('nothing to continue; give a prompt, as in --prompt "Return the"')
+        raise WrongUseError('nothing to continue; give a prompt, as in --prompt "Return the"')
     from flows.generate import model_folder
 
     folder = model_folder(root, model)
@@ -245,7 +243,7 @@ def _forced_stages(from_stage: str | None, force: list[str]) -> frozenset[str]:
 
     for name in [*([from_stage] if from_stage else []), *force]:
         if name not in STAGES:
-            raise WrongUse(f"{name!r} is no stage; stages are {', '.join(STAGES)}")
+            raise WrongUseError(f"{name!r} is no stage; stages are {', '.join(STAGES)}")
     later = STAGES[STAGES.index(from_stage) :] if from_stage else ()
     return frozenset(force) | frozenset(later)
 
@@ -282,6 +280,18 @@ def main() -> None:
 
     try:
         app()
-    except (WrongUse, RecipeError) as error:
-        typer.echo(f"mtnlg: {error}", err=True)
-        sys.exit(2)
+    except (WrongUseError, RecipeError) as error:
+        _fail(error, 2)
+    except (ValueError, RunFailedError) as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        _fail("interrupted; run the same command again to go on", 130)
+
+
+def _fail(error: object, code: int) -> NoReturn:
+    typer.echo(f"mtnlg: {error}", err=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from rich.console import Console
+from rich.table import Table
+
 from flows.recipe import Recipe
 from flows.stages import STAGE_INPUTS, request_for
 from tasks.artifacts import Artifact
@@ -51,3 +54,21 @@ def plan(
             resumes = stage not in forced_stages and store.has_partial(request.stage, key)
             planned.append(PlannedStage(stage, "resume" if resumes else "build", key, None))
     return planned
+
+
+def print_plan(recipe: Recipe, planned: list[PlannedStage]) -> None:
+    """Show what a run would do, one line a stage."""
+    console = Console()
+    console.print(f"[bold]{recipe.name}[/]  {recipe.description}")
+    table = Table(box=None, pad_edge=False)
+    for column in ("stage", "would be", "key"):
+        table.add_column(column)
+    words = {
+        "reuse": "[blue]reused[/]",
+        "build": "[green]built[/]",
+        "resume": "[green]resumed[/]",
+        "unknown": "[dim]known once what it reads is built[/]",
+    }
+    for entry in planned:
+        table.add_row(entry.stage, words[entry.outlook], (entry.key or "")[:16])
+    console.print(table)

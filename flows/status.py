@@ -62,9 +62,7 @@ def print_status(status: dict[str, Any]) -> None:
         console.print(text, style="yellow", markup=False, soft_wrap=True)
 
 
-def _stage(
-    name: str, recorded: StageRecord | None, planned: PlannedStage | None
-) -> dict[str, Any]:
+def _stage(name: str, recorded: StageRecord | None, planned: PlannedStage | None) -> dict[str, Any]:
     return {
         "stage": name,
         "status": _judge(recorded, planned),

@@ -27,7 +27,7 @@ def verify_artifacts(store: ArtifactStore, name: str | None) -> list[dict[str, A
     chosen = [artifact for artifact in store.artifacts() if name is None or _named(artifact, name)]
     if name is not None and not chosen:
         known = ", ".join(f"{a.stage} {a.key[:16]}" for a in store.artifacts()) or "none at all"
-        raise ValueError(f"no artifact is called {name!r} in {store.root}; there are: {known}")
+        raise WrongUseError(f"no artifact is called {name!r} in {store.root}; there are: {known}")
     return [
         {
             "stage": artifact.stage,

@@ -1,0 +1,176 @@
+"""Run a recipe on this machine: server, record, session and flow, and everything put away after.
+
+However a run ends, its Prefect server, workers and ranks end with it. What Prefect and the
+libraries log goes to one file beside the run's record; the terminal shows the run's own view.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+
+from flows.errors import RunFailedError
+from flows.recipe import Recipe
+from flows.stages import STAGES
+from flows.terminal import RunView, print_result
+from infra.prefect_server import PrefectServer
+from tasks.artifacts import Artifact
+from tasks.runs import RunRecord
+from tasks.session import Session, open_session
+from tasks.store import ArtifactStore
+
+DRAIN_S = 5.0
+"""How long to wait for Prefect to deliver the run's last log lines and events."""
+
+
+def run_recipe(
+    recipe: Recipe,
+    *,
+    command: str,
+    root: Path,
+    forced_stages: Collection[str] = (),
+    verbose: bool = False,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Run all stages of a recipe; reuse those that stand.
+
+    Args:
+        recipe: what to do.
+        command: the command line that does it again.
+        root: folder of artifacts, runs and Prefect's database.
+        forced_stages: stages to build even if they stand.
+        verbose: show Prefect's log instead of the progress view.
+        quiet: print no results at the end; they are returned.
+
+    Returns:
+        The run's name and folder, the report's path, and the report's summary.
+
+    Raises:
+        RunFailedError: with what went wrong and where the log is.
+    """
+    record = RunRecord.create(root, recipe.name, recipe.model_dump(mode="json"), command)
+    console = Console(stderr=quiet)
+    log_file = record.folder / "run.log"
+    server = PrefectServer(root.resolve() / "prefect")
+    title = f"{recipe.name} · {record.run_id}"
+    try:
+        with _terminated_like_interrupted(), server, RunView(list(STAGES), title, console) as view:
+            os.environ.update(server.settings())
+            session = Session(
+                store=ArtifactStore(root),
+                record=record,
+                view=view,
+                num_workers=recipe.run.num_workers,
+                launcher=recipe.run.launcher,
+                forced_stages=frozenset(forced_stages),
+                log_folder=record.folder,
+            )
+            server.wait_ready()
+            with open_session(session), _logging_to(log_file, verbose):
+                artifacts = _run_flow(recipe, command, root)
+    except KeyboardInterrupt:
+        record.finish("interrupted")
+        raise
+    except SystemExit:
+        record.finish("interrupted", "ended by SIGTERM")
+        raise
+    except Exception as error:
+        logging.getLogger(__name__).debug("run failed", exc_info=True)
+        record.finish("failed", str(error))
+        raise RunFailedError(
+            f"{error}\n  The log is {log_file}; run again with: {command}"
+        ) from error
+    record.finish("completed")
+    return _results(record, artifacts, None if quiet else console)
+
+
+def _run_flow(recipe: Recipe, command: str, root: Path) -> dict[str, Artifact]:
+    # Prefect reads its settings when it is imported, so only now that they are set.
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    from flows.pretrain import pretrain
+
+    try:
+        # A heartbeat thread costs each flow up to a second, and nobody listens to it here.
+        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+            return pretrain(recipe, command, root)
+    finally:
+        # Otherwise they are delivered at exit, to a server that has gone.
+        for worker in (APILogWorker, EventsWorker):
+            worker.drain_all(timeout=DRAIN_S)
+
+
+def _results(
+    record: RunRecord, artifacts: dict[str, Artifact], console: Console | None
+) -> dict[str, Any]:
+    report = record.folder / "report.html"
+    shutil.copyfile(artifacts["report"].folder / "report.html", report)
+    summary = json.loads((artifacts["report"].folder / "summary.json").read_text(encoding="utf-8"))
+    if console is not None:
+        print_result(summary, console, report)
+    stages = {name: {"key": a.key, "origin": a.origin} for name, a in artifacts.items()}
+    return {
+        "run": record.run_id,
+        "folder": str(record.folder),
+        "report": str(report),
+        "stages": stages,
+        "summary": summary,
+    }
+
+
+@contextmanager
+def _logging_to(file: Path, verbose: bool) -> Iterator[None]:
+    """Send all logs to a file; show Prefect's on the terminal only where asked."""
+    handler = logging.FileHandler(file, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    os.environ["PREFECT_LOGGING_LEVEL"] = "INFO"
+    try:
+        import prefect  # noqa: F401  (it sets up its loggers when imported)
+
+        if not verbose:
+            _silence_console(handler)
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _silence_console(handler: logging.Handler) -> None:
+    """Point Prefect's loggers, which write to the terminal by themselves, at the log file."""
+    for name in [None, *logging.root.manager.loggerDict]:
+        logger = logging.getLogger(name)
+        for own in list(logger.handlers):
+            writes_to_terminal = type(own).__name__ == "PrefectConsoleHandler"
+            if writes_to_terminal:
+                logger.removeHandler(own)
+                if handler not in logger.handlers and not logger.propagate:
+                    logger.addHandler(handler)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM end the run in order, as Ctrl-C does."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,177 @@
+"""A Prefect server of this run's own: on loopback, in a process that ends with ours.
+
+Prefect can start such a server by itself, but that one outlives a run that is killed, and takes
+its settings from wherever the user's are. Here everything Prefect writes is in one folder, nothing
+is sent anywhere, and the background services that only schedules and workers need are off. The
+database stays, so past runs can be looked at later. If PREFECT_API_URL names a server, that one is
+used and none is started.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from infra.processes import end_processes, guarded_command
+
+START_DEADLINE_S = 120.0
+STOP_DEADLINE_S = 5.0
+
+_IDLE_SERVICES = (
+    "CANCELLATION_CLEANUP",
+    "DB_VACUUM",
+    "FOREMAN",
+    "LATE_RUNS",
+    "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR",
+    "SCHEDULER",
+    "TRIGGERS",
+)
+
+
+class ServerError(RuntimeError):
+    """The Prefect server did not start."""
+
+
+class PrefectServer:
+    """Started in the background, waited for when first needed, stopped at the end.
+
+    Args:
+        home: folder for Prefect's database and log.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._given_url = os.environ.get("PREFECT_API_URL")
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._start_lock: BinaryIO | None = None
+
+    @property
+    def url(self) -> str:
+        """Address of the API."""
+        return self._given_url or f"http://127.0.0.1:{self._port}/api"
+
+    @property
+    def log_file(self) -> Path:
+        """What the server says."""
+        return self._home / "server.log"
+
+    def start(self) -> None:
+        """Begin to start the server; waits only for another that is starting on this database."""
+        if self._given_url:
+            return
+        self._home.mkdir(parents=True, exist_ok=True)
+        # Two servers that create or migrate one database at once would break it; two that run
+        # on it do not. The kernel frees the lock if we are killed.
+        self._start_lock = (self._home / "start.lock").open("wb")
+        fcntl.flock(self._start_lock, fcntl.LOCK_EX)
+        self._port = _free_port()
+        command = [
+            *(sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"),
+            *("--host", "127.0.0.1", "--port", str(self._port)),
+            *("--log-level", "warning", "--timeout-keep-alive", "5"),
+        ]
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                guarded_command(command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.settings(), **_server_settings()},
+                process_group=0,
+            )
+
+    def wait_ready(self) -> None:
+        """Return once the server answers.
+
+        Raises:
+            ServerError: it ended, or did not answer in time.
+        """
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not _answers(f"{self.url}/health"):
+            if self._process is not None and self._process.poll() is not None:
+                raise ServerError(self._explain(f"ended with code {self._process.returncode}"))
+            if time.monotonic() > deadline:
+                raise ServerError(self._explain(f"did not answer within {START_DEADLINE_S:.0f} s"))
+            time.sleep(0.05)
+        self._unlock()
+
+    def stop(self) -> None:
+        """End the server that was started here, if any."""
+        self._unlock()
+        if self._process is not None:
+            end_processes([self._process], within_s=STOP_DEADLINE_S)
+            self._process = None
+
+    def settings(self) -> dict[str, str]:
+        """Environment for processes that talk to the server; set it before importing prefect."""
+        return {
+            "PREFECT_API_URL": self.url,
+            "PREFECT_HOME": str(self._home),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+            "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+        }
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _unlock(self) -> None:
+        if self._start_lock is not None:
+            self._start_lock.close()
+            self._start_lock = None
+
+    def _explain(self, what: str) -> str:
+        where = f"the Prefect server at {self.url}"
+        if self._process is None:
+            return (
+                f"{where} {what}; start it, or unset PREFECT_API_URL to use one of this run's own"
+            )
+        last = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-10:]
+        return "\n".join([f"{where} {what}; its log is {self.log_file}", *("  " + x for x in last)])
+
+
+def _server_settings() -> dict[str, str]:
+    off = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES}
+    return {
+        **off,
+        "PREFECT_UI_ENABLED": "false",
+        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        # The server must not look for a server.
+        "PREFECT_API_URL": "",
+        "PREFECT__SERVER_FINAL": "1",
+    }
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
