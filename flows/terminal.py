@@ -292,11 +292,11 @@ def _loss_table(summary: Mapping[str, Any], width: int) -> Table:
     return table
 
 
-_STANDING = {
-    "above": ("above", "green"),
-    "at": ("at baseline", "dim"),
-    "below": ("below", "red"),
-    "alone": ("", ""),
+_STANDING = {  # against the best of chance and baselines: word, symbol where room is short, style
+    "above": ("above", "↑", "green"),
+    "at": ("at baseline", "=", "dim"),
+    "below": ("below", "↓", "red"),
+    "alone": ("", "", ""),
 }
 
 
@@ -309,20 +309,19 @@ def _score_table(scores: Sequence[Mapping[str, Any]], width: int) -> Table:
     table.add_column("n", justify="right", no_wrap=True)
     table.add_column("chance", justify="right", no_wrap=True)
     table.add_column("baseline", no_wrap=True)
-    if width >= _ROOMY:
-        table.add_column("95 %", no_wrap=True)
+    table.add_column("95 %" if width >= _ROOMY else "", no_wrap=True)
     for row in scores:
-        word, style = _STANDING[row["standing"]]
+        word, symbol, style = _STANDING[row["standing"]]
         best = max(row["baselines"], key=lambda b: b["value"], default=None)
-        cells: list[str | Text] = [
+        table.add_row(
             row["task"],
             str(row["num_shots"]),
             Text(f"{100 * row['value']:.1f} ± {100 * row['stderr']:.1f}", style),
             f"{row['n']}",
             "–" if row["chance"] is None else format_percent(row["chance"]),
             "–" if best is None else f"{best['name']} {format_percent(best['value'])}",
-        ]
-        table.add_row(*cells, *([Text(word, style)] if width >= _ROOMY else []))
+            Text(word if width >= _ROOMY else symbol, style),
+        )
     return table
 
 

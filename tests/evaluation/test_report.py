@@ -60,7 +60,7 @@ def make_run(root: Path) -> dict[str, Any]:
             "machine": {
                 "cpu": "AMD EPYC 9B14",
                 "cores": 2,
-                "memory": "24.0 GB",
+                "memory_bytes": 24_000_000_000,
                 "accelerators": "none",
             },
         },
@@ -138,8 +138,8 @@ def _corpus(ingest: Path, curate: Path) -> None:
         ("too_short", 41.0, 512.0, None, f"Return the size. {SCRIPT}", None),
         ("too_short", 287.0, 512.0, None, "Close the file descriptor fd.", None),
         ("source_cap", 10_000_000.0, 10_000_000.0, None, "Applies a 2D convolution over …", None),
-        ("exact_duplicate", 1.0, 1.0, None, "This is an alias of :func:`gmtime`.", "kept-a"),
-        ("language", 0.57, 0.5, "fr", "argument: le tableau, axis: l'axe des valeurs", None),
+        ("exact_duplicate", None, None, None, "This is an alias of :func:`gmtime`.", "kept-a"),
+        ("language", 0.57, None, "fr", "argument: le tableau, axis: l'axe des valeurs", None),
         (
             "near_duplicate",
             0.914,
@@ -550,6 +550,8 @@ def test_dropped_documents_show_what_was_measured_and_what_was_kept(
     assert "287 characters, threshold 512 Close the file descriptor fd." in page.words
     assert "0.914 Jaccard, threshold 0.8 Return the maximum along a given axis" in page.words
     assert "kept instead Return the maximum." in page.words
+    assert "torch/nn/functional.py:conv4 · fr · 0.57 probability argument: le" in page.words
+    assert "torch/nn/functional.py:conv3 This is an alias" in page.words
 
 
 def test_a_run_that_dropped_nothing_and_validated_never_still_reports(
@@ -575,6 +577,7 @@ def test_the_report_tells_how_to_make_the_run_again(run: dict[str, Any], out: Pa
     assert "Do it again mtnlg run quickstart Recipe name: quickstart seed: 1234" in page.words
     assert summary["stages"][3]["key"] == "3" * 64
     assert "evaluate 555555555555" in page.words
+    assert "cores 2 memory 24.0 GB accelerators none" in page.words
 
 
 def test_summary_json_is_as_documented(run: dict[str, Any], out: Path) -> None:
