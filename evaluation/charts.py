@@ -74,9 +74,10 @@ def loss_chart(
             [row["tokens"] for row in steps], [row["loss"] for row in steps]
         )
         axes.plot(tokens, losses, color=_MODEL_LIGHT, linewidth=1.2)
+        finite = [row for row in validation if row["loss"] is not None]
         axes.plot(
-            [row["tokens"] for row in validation],
-            [row["loss"] for row in validation],
+            [row["tokens"] for row in finite],
+            [row["loss"] for row in finite],
             color=_MODEL,
             linewidth=1.6,
             marker="o",
@@ -165,13 +166,17 @@ def points_a_bucket(num_points: int) -> int:
     return max(1, -(-num_points // _POINTS))
 
 
-def bucket_means(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
-    """At most `_POINTS` points: each the mean of equally many neighbours (the last of fewer)."""
+def bucket_means(x: Sequence[float], y: Sequence[float | None]) -> tuple[list[float], list[float]]:
+    """At most `_POINTS` points: each the mean of equally many neighbours (the last of fewer).
+
+    Steps without a finite value (null in the records) are left out.
+    """
     size = points_a_bucket(len(x))
-    starts = range(0, len(x), size)
+    pairs = [(at, value) for at, value in zip(x, y, strict=True) if value is not None]
+    buckets = [pairs[i : i + size] for i in range(0, len(pairs), size)]
     return (
-        [sum(x[i : i + size]) / len(x[i : i + size]) for i in starts],
-        [sum(y[i : i + size]) / len(y[i : i + size]) for i in starts],
+        [sum(at for at, _ in bucket) / len(bucket) for bucket in buckets],
+        [sum(value for _, value in bucket) / len(bucket) for bucket in buckets],
     )
 
 

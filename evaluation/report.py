@@ -81,6 +81,7 @@ def render(records: RunRecords, summary: Mapping[str, Any]) -> str:
             records.folder("curate") / "decisions.parquet", records.folder("ingest") / "documents"
         ),
         rule_meaning=_RULE_MEANING,
+        steps_without_loss=sum(row["loss"] is None for row in steps),
         steps_a_point=charts.points_a_bucket(len(steps)),
         loss_chart=charts.loss_chart(
             steps,

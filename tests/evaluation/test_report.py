@@ -572,6 +572,17 @@ def test_a_run_that_dropped_nothing_and_validated_never_still_reports(
     assert "What was dropped" not in page.words
 
 
+def test_steps_without_a_finite_loss_are_counted_not_drawn(run: dict[str, Any], out: Path) -> None:
+    metrics = Path(run["stages"]["train"]["folder"]) / "metrics.jsonl"
+    steps = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for step in steps[100:103]:
+        step["loss"] = step["grad_norm"] = None
+    metrics.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    _, page = report(run, out)
+    assert "3 of 1,068 steps had no finite loss and are not drawn." in page.words
+    assert bucket_means([1, 2, 3], [5.0, None, 7.0]) == ([1, 3], [5.0, 7.0])
+
+
 def test_the_report_tells_how_to_make_the_run_again(run: dict[str, Any], out: Path) -> None:
     summary, page = report(run, out)
     assert "Do it again mtnlg run quickstart Recipe name: quickstart seed: 1234" in page.words
