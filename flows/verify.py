@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from flows.errors import WrongUseError
 from tasks.artifacts import Artifact
 from tasks.store import ArtifactStore
 
@@ -22,12 +23,12 @@ def verify_artifacts(store: ArtifactStore, name: str | None) -> list[dict[str, A
         For each artifact: stage, key, folder, number of files, bytes, and faults as text.
 
     Raises:
-        ValueError: nothing goes by that name.
+        WrongUseError: nothing goes by that name.
     """
     chosen = [artifact for artifact in store.artifacts() if name is None or _named(artifact, name)]
     if name is not None and not chosen:
         known = ", ".join(f"{a.stage} {a.key[:16]}" for a in store.artifacts()) or "none at all"
-        raise WrongUseError(f"no artifact is called {name!r} in {store.root}; there are: {known}")
+        raise WrongUseError(f"no artifact in {store.root} is called {name!r}; known: {known}")
     return [
         {
             "stage": artifact.stage,

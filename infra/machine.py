@@ -1,4 +1,4 @@
-"""What this machine is: for the report, so that a number can be read beside what it was measured on."""
+"""What this machine is, so that a number can be read beside what it was measured on."""
 
 from __future__ import annotations
 

@@ -60,11 +60,7 @@ def _show(line: str, progress: Progress) -> None:
     """Pass one of rank 0's lines on to the person who watches."""
     event = json.loads(line)
     if event["event"] == "progress":
-        minutes, seconds = divmod(round(event["seconds_left"]), 60)
-        note = (
-            f"loss {event['loss']:.3f}, {format_count(event['tokens_per_second'])} tokens/s, "
-            f"{minutes}:{seconds:02} left"
-        )
+        note = f"loss {event['loss']:.3f}, {format_count(event['tokens_per_second'])} tokens/s"
         progress(event["step"], event["num_steps"], note)
     elif event["event"] == "resumed":
         progress(event["step"], None, f"resumed at step {event['step']}")
