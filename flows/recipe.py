@@ -236,9 +236,10 @@ def _validate(raw: dict[str, Any]) -> tuple[Recipe | None, list[Fault]]:
         removed = False
         for entry in entries:
             # What holds a faulty field may be faulty only for the lack of it.
-            if entry["loc"] not in set_aside and not any(
+            follows = entry["loc"] in set_aside or any(
                 _lies_within(place, entry["loc"]) for place in places
-            ):
+            )
+            if entry["type"] == "inconsistent" or not follows:
                 faults += [fault for fault in _explain(entry) if fault not in faults]
             removed |= _remove(raw, entry["loc"])
         set_aside = places

@@ -79,6 +79,7 @@ def test_every_fault_is_named_in_one_go():
     assert "max_positions = 128" in faults["training.sequence_length"]
     assert "valid number" in faults["training.optimizer.learning_rate"]
     assert "257" in faults["tokenizer.vocab_size"]
+    assert any("nosuchpackage" in message for message in faults.values())
 
 
 def test_a_package_that_is_not_installed_is_named():
