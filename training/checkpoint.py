@@ -77,6 +77,8 @@ class CheckpointStore:
         if dist.get_rank() == 0:
             content = {"state": state.model_dump(mode="json"), "job": self._job}
             (partial / STATE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            for script in self._folder.glob("zero_to_*.py"):
+                script.unlink()  # DeepSpeed's converters, which know no pipeline stages
         dist.barrier()
         files = self._hash_files(partial)
         if dist.get_rank() == 0:
@@ -142,11 +144,9 @@ class CheckpointStore:
 
     def _damage(self, checkpoint: Path) -> list[str]:
         """What is wrong with a published checkpoint, one line a file."""
-        try:
-            manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
-            expected: dict[str, dict[str, Any]] = dict(manifest["files"])
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            return [f"{MANIFEST} cannot be read ({error})"]
+        expected = _broadcast(_read_manifest(checkpoint))
+        if expected is None:
+            return [f"{MANIFEST} cannot be read"]
         actual = self._hash_files(checkpoint)
         return [
             f"{name} is missing"
@@ -173,6 +173,15 @@ class CheckpointStore:
         gathered: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(gathered, mine)
         return {name: entry for part in gathered for name, entry in sorted(part.items())}
+
+
+def _read_manifest(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
+    """Size and sha256 of each file by name, or None if the manifest is damaged itself."""
+    try:
+        manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        return dict(manifest["files"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _broadcast(value: _T) -> _T:

@@ -71,9 +71,9 @@ class OptimizerConfig(_Config):
 class TrainingConfig(_Config):
     """One training job."""
 
-    model: ModelConfig = ModelConfig()  # type: ignore[call-arg]
+    model: ModelConfig = ModelConfig()
     layout: LayoutConfig = LayoutConfig()
-    optimizer: OptimizerConfig = OptimizerConfig()  # type: ignore[call-arg]
+    optimizer: OptimizerConfig = OptimizerConfig()
     sequence_length: PositiveInt = 128
     micro_batch: PositiveInt = Field(4, description="Sequences per rank and forward pass.")
     global_batch: PositiveInt = Field(8, description="Sequences per optimizer step.")

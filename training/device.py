@@ -1,12 +1,14 @@
 """Where the ranks of a job compute: CUDA with NCCL where there is a GPU, else the CPU with gloo.
 
-Import this before DeepSpeed: it settles DeepSpeed's choice of accelerator, which would otherwise
-be probed again with a warning on every rank.
+Import this before DeepSpeed and megatron-core: it settles DeepSpeed's choice of accelerator, which
+would otherwise be probed again with a warning on every rank, and silences megatron-core's four
+warnings about optional CUDA packages that this model does not use.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 
 import torch
 
@@ -15,6 +17,7 @@ BACKEND = "nccl" if HAS_CUDA else "gloo"
 
 if not HAS_CUDA:
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
+warnings.filterwarnings("ignore", message=".*Transformer Engine and Apex.*")
 # megatron-core asks for one hardware queue so that a tensor-parallel all-reduce starts before the
 # weight gradient that overlaps it.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")

@@ -26,6 +26,7 @@ from training.grid import Grid
 from training.initialization import base_std, normal, output_std
 from training.parameters import (
     FINAL_LAYERNORM,
+    LAYERNORM_EPSILON,
     POSITION_EMBEDDINGS,
     WORD_EMBEDDINGS,
     padded_vocab_size,
@@ -42,8 +43,6 @@ from megatron.core.tensor_parallel import (
     vocab_parallel_cross_entropy,
 )
 from megatron.core.tensor_parallel.layers import linear_with_grad_accumulation_and_async_allreduce
-
-LAYERNORM_EPSILON = 1e-5
 
 
 def _parallel_config(tensor_parallel: int) -> ModelParallelConfig:

@@ -16,6 +16,7 @@ from training.config import ModelConfig
 WORD_EMBEDDINGS = "word_embeddings"
 POSITION_EMBEDDINGS = "position_embeddings"
 FINAL_LAYERNORM = "final_layernorm"
+LAYERNORM_EPSILON = 1e-5
 
 
 class ParameterSpec(NamedTuple):

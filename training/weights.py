@@ -11,20 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 from torch.nn import Parameter
 
 from training.config import TrainingConfig
 from training.grid import Grid
+from training.model_files import META, shard_name
 from training.parameters import WORD_EMBEDDINGS, padded_vocab_size, parameter_specs
-
-META = "meta.json"
-
-
-def shard_name(stage: int, shard: int) -> str:
-    """Name of the file of one pipeline stage and tensor-parallel rank."""
-    return f"stage-{stage:02d}-shard-{shard:02d}.safetensors"
 
 
 def write_model(
@@ -48,14 +43,14 @@ def write_model(
     """
     folder.mkdir(parents=True, exist_ok=True)
     if grid.data_rank == 0:
+        # Copied, because views into DeepSpeed's flat buffers share storage, which safetensors
+        # refuses.
         tensors = {
-            name: parameter.detach().float().cpu().contiguous()
+            name: parameter.detach().to("cpu", torch.float32, copy=True).contiguous()
             for name, parameter in parameters.items()
             if grid.is_first_stage or not name.startswith(WORD_EMBEDDINGS)
         }
-        # Views into DeepSpeed's flat buffers share storage, which safetensors refuses.
-        copies = {name: tensor.clone() for name, tensor in tensors.items()}
-        save_file(copies, folder / shard_name(grid.pipeline_rank, grid.tensor_rank))
+        save_file(tensors, folder / shard_name(grid.pipeline_rank, grid.tensor_rank))
     if grid.rank == 0:
         num_rows = padded_vocab_size(vocab_size, config.model.vocab_padding_multiple)
         meta: dict[str, Any] = {

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch.distributed as dist
 from pydantic import BaseModel, ConfigDict
 
 from training.batches import ValidationSet, step_positions, training_batches
@@ -74,6 +75,7 @@ def train(job: TrainingJob, report: ProgressReport) -> None:
     run = _Run(job, report)
     run.steps()
     run.finish()
+    dist.destroy_process_group()
 
 
 class _Run:
