@@ -6,9 +6,24 @@ Every model refuses unknown keys. A model is a value: two equal models give equa
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, PositiveInt, field_validator
+from pydantic import (
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
+
+_LANGDETECT = """
+    af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr
+    ne nl no pa pl pt ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw
+"""
+LANGUAGES = frozenset([*_LANGDETECT.split(), "und"])
+"""The codes that langdetect tells, and `und` for text that it can tell nothing of."""
 
 SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -74,12 +89,34 @@ class LengthConfig(_Config):
     min_characters: PositiveInt = Field(512, description="The paper's value for web text.")
     max_characters: PositiveInt | None = None
 
+    @model_validator(mode="after")
+    def _bounds_leave_room(self) -> Self:
+        if self.max_characters is not None and self.max_characters < self.min_characters:
+            raise ValueError(
+                f"max_characters = {self.max_characters} is below min_characters = "
+                f"{self.min_characters}, so every document would be dropped; raise it"
+            )
+        return self
+
 
 class LanguageConfig(_Config):
     """langdetect on a bounded prefix, with a fixed seed."""
 
-    keep: tuple[str, ...] = Field(("en",), min_length=1, description="ISO 639-1 codes.")
+    keep: tuple[str, ...] = Field(
+        ("en",),
+        min_length=1,
+        description="Codes of langdetect: ISO 639-1, zh-cn, zh-tw; und where it tells none.",
+    )
     prefix_characters: PositiveInt = 1000
+
+    @field_validator("keep")
+    @classmethod
+    def _languages_exist(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := sorted(set(value) - LANGUAGES):
+            raise ValueError(
+                f"langdetect does not know {', '.join(unknown)}; use {', '.join(sorted(LANGUAGES))}"
+            )
+        return value
 
 
 class DedupConfig(_Config):
@@ -89,7 +126,7 @@ class DedupConfig(_Config):
     """
 
     jaccard: float = Field(0.8, gt=0, le=1)
-    num_bands: PositiveInt = 14
+    num_bands: PositiveInt = Field(14, ge=2, description="At least 2.")
     num_rows: PositiveInt = 8
     shingle_words: PositiveInt = 5
 
