@@ -1,0 +1,83 @@
+"""The run's own Prefect server: ready when it says so, and gone when the run is."""
+
+import signal
+import urllib.request
+
+import pytest
+
+from infra.prefect_server import PrefectServer, ServerError
+
+HOLDER = """
+import time
+from pathlib import Path
+from infra.prefect_server import PrefectServer
+server = PrefectServer(Path({home!r}))
+server.start()
+server.wait_ready()
+print(server._process.pid, server.url, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_server_given(monkeypatch):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """One database for all tests here: creating it is what takes time."""
+    return tmp_path_factory.mktemp("prefect")
+
+
+def is_healthy(server: PrefectServer) -> bool:
+    with urllib.request.urlopen(f"{server.url}/health", timeout=5) as response:
+        return response.read() == b"true"
+
+
+def test_two_runs_at_once_share_a_new_database(start, home):
+    processes = [start(HOLDER.format(home=str(home))) for _ in range(2)]
+    urls = {process.stdout.readline().split()[1] for process in processes}
+    assert len(urls) == 2
+    for url in urls:
+        with urllib.request.urlopen(f"{url}/admin/version", timeout=5) as response:
+            assert response.status == 200
+
+
+def test_the_server_answers_and_is_gone_after_stop(home):
+    server = PrefectServer(home)
+    with server:
+        server.wait_ready()
+        assert is_healthy(server)
+    with pytest.raises(OSError):
+        is_healthy(server)
+
+
+def test_kill_9_of_its_owner_ends_the_server(start, wait_until, gone, home):
+    process = start(HOLDER.format(home=str(home)))
+    server = int(process.stdout.readline().split()[0])
+    assert not gone([server])
+    process.send_signal(signal.SIGKILL)
+    assert wait_until(lambda: gone([server]))
+
+
+def test_a_given_server_is_used_and_none_started(monkeypatch, tmp_path):
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    monkeypatch.setattr("infra.prefect_server.START_DEADLINE_S", 0.2)
+    server = PrefectServer(tmp_path / "home")
+    server.start()
+    with pytest.raises(
+        ServerError, match=r"127\.0\.0\.1:1/api did not answer .* unset PREFECT_API"
+    ):
+        server.wait_ready()
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "prefect.db").write_bytes(
+        b"no database at all, but long enough to be read as one" * 100
+    )
+    with PrefectServer(home) as server, pytest.raises(ServerError, match="server.log"):
+        server.wait_ready()
