@@ -45,7 +45,7 @@ class InstalledDocumentationSource(_Config):
 
 
 class JsonLinesSource(_Config):
-    """Files of one JSON object a line: .jsonl, .jsonl.gz (also of several members), .jsonl.zst."""
+    """Files of one JSON object a line: .jsonl, .ndjson, also packed by gzip or zstandard."""
 
     name: str
     reader: Literal["jsonl"]

@@ -20,8 +20,11 @@ from data_curation.config import JsonLinesSource
 from data_curation.readers.paths import find_files
 from data_curation.readers.units import InputFile, Record, Rejection, Unit, whole_files
 
-SUFFIXES = tuple(
-    kind + packing for kind in (".jsonl", ".ndjson", ".json") for packing in ("", ".gz", ".zst")
+# A plain .json is more often the description of a data set than its lines.
+SUFFIXES = (
+    *(".jsonl", ".jsonl.gz", ".jsonl.zst"),
+    *(".ndjson", ".ndjson.gz", ".ndjson.zst"),
+    *(".json.gz", ".json.zst"),
 )
 _CHUNK_BYTES = 1 << 18
 _BROKEN_STREAM = (EOFError, OSError, zlib.error, zstandard.ZstdError)

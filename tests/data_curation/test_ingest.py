@@ -89,7 +89,7 @@ def test_workers_do_not_change_a_byte(corpus, tmp_path, thread):
     listed = [
         *sources(corpus),
         *SOURCES.validate_python(
-            [{"name": "docs", "reader": "installed_documentation", "packages": ["email", "pip"]}]
+            [{"name": "docs", "reader": "installed_documentation", "packages": ["email", "typer"]}]
         ),
     ]
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as two:
