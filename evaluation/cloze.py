@@ -13,11 +13,11 @@ from typing import Any
 from evaluation.held_out_documents import Document, rank
 from evaluation.passages import Length, Passage, passages
 
-LENGTH = Length(min_words=21, max_words=41, max_characters=230)
-"""Of an item, target included: about 60 tokens."""
+LENGTH = Length(min_words=16, max_words=41, max_characters=260)
+"""Of an item, target included: 30 to 80 tokens."""
 
-SHOT_LENGTH = Length(min_words=5, max_words=10, max_characters=52)
-"""Of a few-shot example: about 15 tokens, so that four and an item fit into 128 positions."""
+SHOT_LENGTH = Length(min_words=5, max_words=12, max_characters=64)
+"""Of a few-shot example: 10 to 20 tokens, so that four and an item fit into 128 positions."""
 
 _TARGET = re.compile(r"([a-z]{3,})[.!?]")
 

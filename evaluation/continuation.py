@@ -15,9 +15,9 @@ from evaluation.held_out_documents import Document, rank
 from evaluation.passages import Length, passages
 
 LENGTH = Length(min_words=16, max_words=32, max_characters=190)
-"""Of context and ending of an item: about 50 tokens."""
+"""Of context and ending of an item: 25 to 80 tokens."""
 
-SHOT_LENGTH = Length(min_words=6, max_words=10, max_characters=52)
+SHOT_LENGTH = Length(min_words=5, max_words=12, max_characters=64)
 
 NUM_CHOICES = 4
 _ENDING_WORDS = (4, 8)

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import GPT2LMHeadModel
+from transformers.utils import logging as transformers_logging
 
 from evaluation.shared_contexts import Batch, collate, pack
 
@@ -64,7 +66,10 @@ class LanguageModel(TemplateLM):
         for name in ("config.json", "model.safetensors", "tokenizer.json"):
             if not (folder / name).is_file():
                 raise ValueError(f"{folder} holds no {name}. Export the model again.")
-        gpt2 = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        with _no_progress_bar():
+            gpt2 = GPT2LMHeadModel.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True
+            )
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -254,3 +259,14 @@ class LanguageModel(TemplateLM):
                 "diverged. Look at the loss of training, and train again."
             )
         return logits
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()

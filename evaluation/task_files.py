@@ -40,6 +40,7 @@ class TaskFiles:
     Attributes:
         folder: what to give to lm-eval as include path.
         name: of the task.
+        version: raised whenever the items or the prompt of a task change.
         items: in the order in which they are asked.
         examples: the few-shot pool.
         data_sha256: digest of the file of items.
@@ -47,6 +48,7 @@ class TaskFiles:
 
     folder: Path
     name: str
+    version: float
     items: Sequence[Item]
     examples: Sequence[Item]
     data_sha256: str
@@ -153,4 +155,5 @@ def _write(
     text += "custom_dataset: !function read_items.read_items\n"
     (folder / f"{name}.yaml").write_text(text, encoding="utf-8", newline="\n")
     digest = hashlib.sha256((folder / files["items"]).read_bytes()).hexdigest()
-    return TaskFiles(folder, name, items, examples, digest)
+    version = task["metadata"]["version"]
+    return TaskFiles(folder, name, version, items, examples, digest)
