@@ -7,6 +7,7 @@ All heavy work is inside one task a stage.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from prefect import flow
 
@@ -21,7 +22,9 @@ def run_stage(
     stage: str, recipe: Recipe, inputs: dict[str, Artifact], command: str, root: Path
 ) -> Artifact:
     """One stage, from the artifacts it reads to the one it writes."""
-    return build_artifact(request_for(stage, recipe, inputs, command, root))
+    request = request_for(stage, recipe, inputs, command, root)
+    # Prefect unwraps the state that the task returns; its types do not say so.
+    return cast(Artifact, build_artifact(request))
 
 
 STAGE_FLOWS = {stage: run_stage.with_options(name=stage) for stage in STAGE_INPUTS}

@@ -42,10 +42,10 @@ class Recipe(BaseModel):
     seed: int = Field(1234, ge=0, lt=2**63)
     sources: tuple[Source, ...] = Field(min_length=1)
     curation: CurationConfig = CurationConfig()
-    tokenizer: TokenizerConfig = TokenizerConfig()  # type: ignore[call-arg]
-    training: TrainingConfig = TrainingConfig()  # type: ignore[call-arg]
-    evaluation: EvaluationConfig = EvaluationConfig()  # type: ignore[call-arg]
-    run: RunConfig = RunConfig()  # type: ignore[call-arg]
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    run: RunConfig = RunConfig()
 
     @field_validator("sources")
     @classmethod
@@ -143,7 +143,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 raise yaml.MarkedYAMLError(
                     problem=f"the key {key!r} is no text", problem_mark=key_node.start_mark

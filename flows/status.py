@@ -12,10 +12,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flows.figures import show_figures
 from flows.plan import PlannedStage, plan
 from flows.recipe import Recipe
 from flows.stages import STAGES
+from flows.terminal import format_figures
 from tasks.runs import RunRecord, StageRecord
 from tasks.store import ArtifactStore
 
@@ -54,7 +54,7 @@ def print_status(status: dict[str, Any]) -> None:
     for stage in status["stages"]:
         style = _STYLES.get(stage["status"], "dim")
         seconds = "" if stage["seconds"] is None else f"{stage['seconds']:.1f} s"
-        what = stage["error"] or show_figures(stage["figures"])
+        what = stage["error"] or " · ".join(format_figures(stage["figures"]))
         key = (stage["key"] or "")[:16]
         table.add_row(stage["stage"], f"[{style}]{stage['status']}[/]", key, seconds, what)
     console.print(table)

@@ -30,9 +30,10 @@ from evaluation.units import (
     format_duration,
     format_percent,
 )
+from tasks.artifacts import Figure
 
 State = Literal["pending", "running", "waiting", "built", "reused", "resumed", "failed"]
-Figures = Mapping[str, int | float | str]
+Figures = Mapping[str, Figure]
 
 _LOOK: dict[str, tuple[str, str, str, str]] = {  # state: symbol, in ASCII, word, style
     "pending": ("·", ".", "", "dim"),
@@ -335,7 +336,9 @@ def format_figures(figures: Figures) -> list[str]:
     shown = []
     for name, value in figures.items():
         words = name.replace("_", " ")
-        if isinstance(value, str):
+        if value is None:
+            shown.append(f"{words} unknown")
+        elif isinstance(value, str):
             shown.append(f"{words} {_printable(value)}")
         elif "bytes" in name.split("_"):
             shown.append(f"{words.replace('bytes', '').strip()} {format_bytes(value)}".strip())

@@ -12,7 +12,8 @@ from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.states import Completed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 
 from tasks.artifacts import Artifact
 from tasks.request import StageRequest
@@ -52,10 +53,14 @@ def build_artifact(request: StageRequest) -> State[Artifact]:
             force=name in session.forced_stages,
             on_wait=lambda holder: view.stage_waiting(name, holder),
         )
-    except BaseException as error:
+    except Exception as error:
         message = str(error) or type(error).__name__
         view.stage_failed(name, message)
         session.record.stage_failed(name, message)
+        raise
+    except BaseException:  # Ctrl-C, or Prefect's word for SIGTERM
+        view.stage_failed(name, "interrupted")
+        session.record.stage_failed(name, "interrupted", "interrupted")
         raise
     seconds = time.monotonic() - started
     session.record.stage_finished(artifact, seconds)

@@ -166,9 +166,11 @@ class RunRecord(BaseModel):
         stage.figures = dict(artifact.manifest.figures)
         self.save()
 
-    def stage_failed(self, stage: str, message: str) -> None:
+    def stage_failed(
+        self, stage: str, message: str, state: Literal["failed", "interrupted"] = "failed"
+    ) -> None:
         """Note why a started stage has no artifact."""
-        self.stages[stage].state = "failed"
+        self.stages[stage].state = state
         self.stages[stage].finished = _now()
         self.stages[stage].error = message
         self.save()

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from tasks.artifacts import Figure
 from tasks.runs import RunRecord
 from tasks.store import ArtifactStore
 
-Figures = Mapping[str, int | float | str]
+Figures = Mapping[str, Figure]
 
 
 class View(Protocol):
