@@ -75,7 +75,7 @@ def test_every_fault_is_named_in_one_go():
     assert "4 attention heads" in faults["training.layout.tensor_parallel"]
     assert "Use 1, 2 or 4" in faults["training.layout.tensor_parallel"]
     assert "4 layers" in faults["training.layout.pipeline_parallel"]
-    assert "micro_batch x data_parallel = 2 x 2 = 4" in faults["training.global_batch"]
+    assert "micro_batch x data_parallel = 4 x 2 = 8" in faults["training.global_batch"]
     assert "max_positions = 128" in faults["training.sequence_length"]
     assert "valid number" in faults["training.optimizer.learning_rate"]
     assert "257" in faults["tokenizer.vocab_size"]
