@@ -125,7 +125,7 @@ class _Run:
             before = self._state.tokens
             loss, tokens_per_second = self._step(step)
             after, is_last = self._state.tokens, self._state.step == total
-            if is_last or before // (i := config.validation_interval_tokens) < after // i:
+            if is_last or _is_due(config.validation_interval_tokens, before, after):
                 self._validate()
             seconds_a_step = (time.perf_counter() - start) / (self._state.step - first)
             if math.isfinite(loss):
@@ -140,7 +140,7 @@ class _Run:
                     tokens_per_second=tokens_per_second,
                     seconds_left=seconds_a_step * (total - self._state.step),
                 )
-            if is_last or before // (i := config.checkpoint_interval_tokens) < after // i:
+            if is_last or _is_due(config.checkpoint_interval_tokens, before, after):
                 self._checkpoints.save(self._state)
                 self._report.event("checkpoint", step=self._state.step)
 
@@ -237,6 +237,11 @@ class _Run:
                     "num_tokens": validation.num_tokens,
                 }
             )
+
+
+def _is_due(interval: int, before: int, after: int) -> bool:
+    """Whether a multiple of `interval` tokens was reached between two token counts."""
+    return before // interval < after // interval
 
 
 if __name__ == "__main__":
