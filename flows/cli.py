@@ -18,7 +18,6 @@ import typer
 from flows.errors import RunFailedError, WrongUseError
 
 if TYPE_CHECKING:
-    from tasks.runs import RunRecord
     from tasks.store import ArtifactStore
 
 app = typer.Typer(
@@ -103,9 +102,10 @@ def run(
 @app.command()
 def status(run_name: RunName = None, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
     """Show each stage of a run: built, stale, missing, failed or running, with its key figures."""
+    from flows.runs import run_named
     from flows.status import print_status, status_of
 
-    found = status_of(_record(root, run_name), _store(root))
+    found = status_of(run_named(root, run_name), _store(root))
     if as_json:
         _print_json(found)
     else:
@@ -139,7 +139,9 @@ def verify(
 @app.command()
 def report(run_name: RunName = None, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
     """Print the results of a run and where its HTML report is."""
-    record = _record(root, run_name)
+    from flows.runs import run_named
+
+    record = run_named(root, run_name)
     finished = record.stages.get("report")
     if finished is None or not finished.folder:
         raise WrongUseError(
@@ -262,12 +264,6 @@ def _store(root: Path) -> ArtifactStore:
     from tasks.store import ArtifactStore
 
     return ArtifactStore(root)
-
-
-def _record(root: Path, run_name: str | None) -> RunRecord:
-    from tasks.runs import find, latest
-
-    return find(root, run_name) if run_name else latest(root)
 
 
 def _print_json(value: Any) -> None:

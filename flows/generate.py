@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.runs import find, latest
+from flows.errors import WrongUseError
+from flows.runs import run_named
 
 
 def model_folder(root: Path, name: str | None) -> Path:
     """The Hugging Face folder of a run, or the folder itself.
 
     Raises:
-        ValueError: neither a run nor a model folder, or the run has exported no model yet.
+        WrongUseError: neither a run nor a model folder, or the run has exported no model yet.
     """
     if name is not None and Path(name).is_dir():
         folder = Path(name)
         if not (folder / "config.json").is_file():
-            raise ValueError(f"{folder} holds no config.json; give a Hugging Face GPT-2 folder")
+            raise WrongUseError(f"{folder} holds no config.json; give a Hugging Face GPT-2 folder")
         return folder
-    record = find(root, name) if name else latest(root)
+    record = run_named(root, name)
     exported = record.stages.get("export")
     if exported is None or not exported.folder:
-        raise ValueError(
+        raise WrongUseError(
             f"run {record.run_id} has exported no model yet; finish it with: {record.command}"
         )
     return Path(exported.folder)

@@ -7,6 +7,7 @@ All heavy work is inside one task a stage.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from prefect import flow
 
@@ -23,7 +24,8 @@ def run_stage(
     """One stage, from the artifacts it reads to the one it writes."""
     request = request_for(stage, recipe, inputs, command, root)
     # The task ends in a state of its own making (Reused, Resumed), which Prefect hands back as is.
-    return build_artifact(request, return_state=True).result()
+    state = build_artifact(request, return_state=True)
+    return cast(Artifact, state.result())
 
 
 STAGE_FLOWS = {stage: run_stage.with_options(name=stage) for stage in STAGE_INPUTS}

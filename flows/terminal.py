@@ -340,7 +340,7 @@ def format_figures(figures: Figures) -> list[str]:
             shown.append(f"{words} unknown")
         elif isinstance(value, str):
             shown.append(f"{words} {_printable(value)}")
-        elif "bytes" in name.split("_"):
+        elif "bytes" in name.split("_") and "_per_" not in name:
             shown.append(f"{words.replace('bytes', '').strip()} {format_bytes(value)}".strip())
         elif name.endswith("_seconds") or name == "seconds":
             shown.append(

@@ -1,0 +1,20 @@
+"""Which run does a user name?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.errors import WrongUseError
+from tasks.runs import RunRecord, find, latest
+
+
+def run_named(root: Path, name: str | None) -> RunRecord:
+    """The run of that name, the latest of the recipe of that name, or the latest of all.
+
+    Raises:
+        WrongUseError: there is none; the nearest names are given.
+    """
+    try:
+        return find(root, name) if name else latest(root)
+    except ValueError as error:
+        raise WrongUseError(str(error)) from None
