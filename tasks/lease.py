@@ -127,6 +127,11 @@ class Lease:
                 )
             yield
 
+    def confirm(self) -> None:
+        """Raise LeaseLostError if somebody else took the lease."""
+        with self.fenced():
+            pass
+
     def release(self) -> None:
         """Let others hold the name."""
         try:

@@ -203,8 +203,12 @@ class ArtifactStore:
                     return found
             with self._partial(stage, key, lease.holder.token, anew=force) as partial:
                 resumed = any(partial.iterdir())
-                with measured() as cost:
-                    returned = build(partial)
+                try:
+                    with measured() as cost:
+                        returned = build(partial)
+                finally:
+                    # Whatever went wrong, a successor that took the folder away is the reason.
+                    lease.confirm()
                 figures = plain_json(returned, f"{stage.name}.figures")
                 code_digest = self._unchanged_code(stage, key)
                 with self._writing():
@@ -229,9 +233,10 @@ class ArtifactStore:
                     folder = self._publish(stage.name, key, partial, lease)
             # Only now is the old one of no use, whatever happens.
             self._repair(stage.name, key)
-        digests = {folder / file.path: file.sha256 for file in files}
-        remember(digests, self.digest_cache, sealed_ns)
-        return replace(self._open(stage.name, folder), origin="resumed" if resumed else "built")
+            digests = {folder / file.path: file.sha256 for file in files}
+            remember(digests, self.digest_cache, sealed_ns)
+            artifact = self._open(stage.name, folder)
+        return replace(artifact, origin="resumed" if resumed else "built")
 
     def has_partial(self, stage: Stage, key: str) -> bool:
         """Say whether a build of this key would go on from what an earlier one left."""
@@ -345,7 +350,8 @@ class ArtifactStore:
             if kept is not None:
                 kept.rename(partial)
                 # Killed between manifest and rename: what is added now is not in that manifest.
-                (partial / MANIFEST).unlink(missing_ok=True)
+                for manifest in partial.glob(f"{MANIFEST}*"):
+                    manifest.unlink()
             else:
                 partial.mkdir()
         try:
@@ -427,6 +433,7 @@ class ArtifactStore:
                 errno.EROFS,
                 errno.EACCES,
                 errno.EPERM,
+                errno.ENOTDIR,
             )
             if error.errno not in cannot:
                 raise

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tasks.measure import measured
+
+BURN = "import time\nwhile time.process_time() < {}: pass"
+
+
+def test_time_of_this_process_and_its_children_adds_up():
+    with measured() as cost:
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+        subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True)
+    assert cost.cpu_seconds == pytest.approx(0.5, abs=0.15)
+    assert cost.wall_seconds >= 0.4
+
+
+def test_a_child_that_was_there_before_counts_from_the_start_of_the_work():
+    with subprocess.Popen(
+        [sys.executable, "-c", BURN.format(0.3) + "\nprint(1, flush=True); input()\n"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with measured() as living:
+            pass
+        with measured() as ending:
+            child.communicate("\n")
+    assert living.cpu_seconds < 0.1
+    assert ending.cpu_seconds < 0.15
+
+
+def test_the_peak_of_a_child_is_seen():
+    code = "import time; block = bytearray(120_000_000); time.sleep(0.8)"
+    with measured() as cost:
+        subprocess.run([sys.executable, "-c", code], check=True)
+    with measured() as idle:
+        pass
+    assert cost.peak_memory_bytes - idle.peak_memory_bytes > 100_000_000
