@@ -85,8 +85,7 @@ def run(
 
     loaded = load_recipe(recipe, override or ())
     forced = _forced_stages(from_stage, force or [])
-    overrides = [part for value in override or () for part in ("-o", value)]
-    command = shlex.join(["mtnlg", "run", recipe, *overrides])
+    command = _command(recipe, override or [], root)
     if dry_run:
         _dry_run(loaded, command, forced, root, as_json)
         return
@@ -238,6 +237,14 @@ def show_recipe(
         _print_json(loaded.model_dump(mode="json"))
     else:
         typer.echo(loaded.to_yaml(), nl=False)
+
+
+def _command(recipe: str, overrides: list[str], root: Path) -> str:
+    """What starts the same run again: no option that only says what to build anew."""
+    options = [part for value in overrides for part in ("-o", value)]
+    if root != DEFAULT_ROOT:
+        options += ["--root", str(root)]
+    return shlex.join(["mtnlg", "run", recipe, *options])
 
 
 def _forced_stages(from_stage: str | None, force: list[str]) -> frozenset[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -60,8 +59,7 @@ def run_recipe(
     Raises:
         RunFailedError: with what went wrong and where the log is.
     """
-    here = f"{command} --root {shlex.quote(str(root))}"
-    record = RunRecord.create(root, recipe.name, recipe.model_dump(mode="json"), here)
+    record = RunRecord.create(root, recipe.name, recipe.model_dump(mode="json"), command)
     console = Console(stderr=quiet)
     log_file = record.folder / "run.log"
     server = PrefectServer(root.resolve() / "prefect")
@@ -91,7 +89,7 @@ def run_recipe(
         logging.getLogger(__name__).debug("run failed", exc_info=True)
         record.finish("failed", str(error))
         raise RunFailedError(
-            f"{error}\n  The log is {log_file}; run again with: {here}"
+            f"{error}\n  The log is {log_file}; run again with: {command}"
         ) from error
     record.finish("completed")
     return _results(record, artifacts, None if quiet else console)

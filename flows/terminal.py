@@ -295,7 +295,7 @@ def _loss_table(summary: Mapping[str, Any], width: int) -> Table:
 
 _STANDING = {  # against the best of chance and baselines: word, symbol where room is short, style
     "above": ("above", "↑", "green"),
-    "at": ("at baseline", "=", "dim"),
+    "at": ("level", "=", "dim"),
     "below": ("below", "↓", "red"),
     "alone": ("", "", ""),
 }
@@ -310,12 +310,12 @@ def _score_table(scores: Sequence[Mapping[str, Any]], width: int) -> Table:
     table.add_column("n", justify="right", no_wrap=True)
     table.add_column("chance", justify="right", no_wrap=True)
     table.add_column("baseline", no_wrap=True)
-    table.add_column("95 %" if width >= _ROOMY else "", no_wrap=True)
+    table.add_column("model is" if width >= _ROOMY else "", no_wrap=True)
     for row in scores:
         word, symbol, style = _STANDING[row["standing"]]
         best = max(row["baselines"], key=lambda b: b["value"], default=None)
         table.add_row(
-            row["task"],
+            _metric_name(row),
             str(row["num_shots"]),
             Text(f"{100 * row['value']:.1f} ± {100 * row['stderr']:.1f}", style),
             f"{row['n']}",
@@ -324,6 +324,12 @@ def _score_table(scores: Sequence[Mapping[str, Any]], width: int) -> Table:
             Text(word if width >= _ROOMY else symbol, style),
         )
     return table
+
+
+def _metric_name(score: Mapping[str, Any]) -> str:
+    """The task, and the metric where it is not plain accuracy."""
+    task, metric = str(score["task"]), str(score["metric"])
+    return task if metric == "acc" else f"{task}, {'norm.' if metric == 'acc_norm' else metric}"
 
 
 def _table(width: int) -> Table:

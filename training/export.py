@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.utils.logging import disable_progress_bar
 
 from training.config import LayoutConfig, ModelConfig
 from training.model_files import META, shard_name
@@ -90,6 +91,7 @@ def export(trained: Path, tokenized: Path, out: Path) -> dict[str, int | float |
     renamed = gpt2_weights(weights, model, config.vocab_size, config.n_positions)
     renamed["lm_head.weight"] = renamed["transformer.wte.weight"]
     gpt2.load_state_dict(renamed)
+    disable_progress_bar()  # One file is written at once, and standard error is not ours.
     gpt2.save_pretrained(out)
     for name in _TOKENIZER_FILES:
         shutil.copyfile(tokenized / "tokenizer" / name, out / name)

@@ -226,6 +226,7 @@ def summary(**more: Any) -> dict[str, Any]:
     def score(task: str, shots: int, value: float, standing: str) -> dict[str, Any]:
         return {
             "task": task,
+            "metric": "acc",
             "num_shots": shots,
             "value": value,
             "stderr": 0.0217,
