@@ -50,7 +50,7 @@ def run_recipe(
         command: the command line that does it again.
         root: folder of artifacts, runs and Prefect's database.
         forced_stages: stages to build even if they stand.
-        verbose: show Prefect's log instead of the progress view.
+        verbose: show Prefect's log, and progress as plain lines between its own.
         quiet: print no results at the end; they are returned.
 
     Returns:
@@ -60,7 +60,8 @@ def run_recipe(
         RunFailedError: with what went wrong and where the log is.
     """
     record = RunRecord.create(root, recipe.name, recipe.model_dump(mode="json"), command)
-    console = Console(stderr=quiet)
+    # Beside Prefect's own lines a table that is redrawn in place would be torn.
+    console = Console(stderr=quiet, force_terminal=False if verbose else None)
     log_file = record.folder / "run.log"
     server = PrefectServer(root.resolve() / "prefect")
     title = f"{recipe.name} · {record.run_id}"

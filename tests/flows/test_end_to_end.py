@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -146,6 +147,19 @@ def test_a_second_run_reuses_everything(workspace, first):
     again = workspace.run()
     assert origins(again) == dict.fromkeys(STAGES, "reused")
     assert time.monotonic() - started < 60
+
+
+def test_prefect_knows_flows_stages_and_what_was_reused(workspace, first):
+    database = sqlite3.connect(workspace.folder / "data" / "prefect" / "prefect.db")
+    runs = database.execute(
+        "SELECT flow.name, flow_run.name, flow_run.state_type FROM flow_run "
+        "JOIN flow ON flow.id = flow_run.flow_id"
+    ).fetchall()
+    assert {name for name, _, _ in runs} == {"pretrain", *STAGES}
+    assert ("pretrain", "pretrain tiny", "COMPLETED") in runs
+    states = [name for (name,) in database.execute("SELECT state_name FROM task_run")]
+    assert states.count("Completed") == 7
+    assert states.count("Reused") == 7
 
 
 def test_other_shots_touch_only_evaluation_and_report(workspace, first):
