@@ -89,11 +89,6 @@ class LanguageModel(TemplateLM):
         """The id of end-of-text, which also stands in for an empty context."""
         return int(self.gpt2.config.eos_token_id)
 
-    @property
-    def tokenizer_name(self) -> str:
-        """Name under which lm-eval would cache requests."""
-        return "tokenizer.json"
-
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **kwargs: Any
     ) -> list[int]:
