@@ -7,13 +7,13 @@ libraries log goes to one file beside the run's record; the terminal shows the r
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +22,7 @@ from rich.console import Console
 
 from flows.errors import RunFailedError
 from flows.recipe import Recipe
+from flows.run_log import words_to_file
 from flows.stages import STAGES
 from flows.terminal import RunView, print_result
 from infra.prefect_server import PrefectServer
@@ -60,26 +61,11 @@ def run_recipe(
         RunFailedError: with what went wrong and where the log is.
     """
     record = RunRecord.create(root, recipe.name, recipe.model_dump(mode="json"), command)
-    # Beside Prefect's own lines a table that is redrawn in place would be torn.
-    console = Console(stderr=quiet, force_terminal=False if verbose else None)
-    log_file = record.folder / "run.log"
-    server = PrefectServer(root.resolve() / "prefect")
-    title = f"{recipe.name} · {record.run_id}"
     try:
-        with _terminated_like_interrupted(), server, RunView(list(STAGES), title, console) as view:
-            os.environ.update(server.settings())
-            session = Session(
-                store=ArtifactStore(root),
-                record=record,
-                view=view,
-                num_workers=recipe.run.num_workers,
-                launcher=recipe.run.launcher,
-                forced_stages=frozenset(forced_stages),
-                log_folder=record.folder,
-            )
-            server.wait_ready()
-            with open_session(session), _logging_to(log_file, verbose):
-                artifacts = _run_flow(recipe, command, root)
+        with _terminated_like_interrupted(), _terminal(record, verbose, quiet) as console:
+            artifacts = _run_stages(recipe, record, console, frozenset(forced_stages))
+            record.finish("completed")
+            return _results(record, artifacts, None if quiet else console)
     except KeyboardInterrupt:
         record.finish("interrupted")
         raise
@@ -87,13 +73,47 @@ def run_recipe(
         record.finish("interrupted", "ended by SIGTERM")
         raise
     except Exception as error:
-        logging.getLogger(__name__).debug("run failed", exc_info=True)
         record.finish("failed", str(error))
-        raise RunFailedError(
-            f"{error}\n  The log is {log_file}; run again with: {command}"
-        ) from error
-    record.finish("completed")
-    return _results(record, artifacts, None if quiet else console)
+        log = "" if verbose else f"The log is {_log_file(record)}. "
+        raise RunFailedError(f"{error}\n  {log}Run again with: {command}") from error
+
+
+def _log_file(record: RunRecord) -> Path:
+    return record.folder / "run.log"
+
+
+def _terminal(record: RunRecord, verbose: bool, quiet: bool) -> AbstractContextManager[Console]:
+    """A console for the run's view; all other words go to the log, or stay if asked for."""
+    if verbose:
+        # Beside other lines a table that is redrawn in place would be torn.
+        return nullcontext(Console(stderr=quiet, force_terminal=False))
+    return words_to_file(_log_file(record), quiet=quiet)
+
+
+def _run_stages(
+    recipe: Recipe, record: RunRecord, console: Console, forced_stages: frozenset[str]
+) -> dict[str, Artifact]:
+    root = record.folder.parents[1]
+    server = PrefectServer(root.resolve() / "prefect")
+    title = f"{recipe.name} · {record.run_id}"
+    with server, RunView(list(STAGES), title, console) as view:
+        os.environ.update(server.settings())
+        session = Session(
+            store=ArtifactStore(root),
+            record=record,
+            view=view,
+            num_workers=recipe.run.num_workers,
+            launcher=recipe.run.launcher,
+            forced_stages=forced_stages,
+            log_folder=record.folder,
+        )
+        server.wait_ready()
+        try:
+            with open_session(session):
+                return _run_flow(recipe, record.command, root)
+        except Exception:
+            traceback.print_exc()
+            raise
 
 
 def _run_flow(recipe: Recipe, command: str, root: Path) -> dict[str, Artifact]:
@@ -130,37 +150,6 @@ def _results(
         "stages": stages,
         "summary": summary,
     }
-
-
-@contextmanager
-def _logging_to(file: Path, verbose: bool) -> Iterator[None]:
-    """Send all logs to a file; show Prefect's on the terminal only where asked."""
-    handler = logging.FileHandler(file, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    os.environ["PREFECT_LOGGING_LEVEL"] = "INFO"
-    try:
-        import prefect  # noqa: F401  (it sets up its loggers when imported)
-
-        if not verbose:
-            _silence_console(handler)
-        yield
-    finally:
-        root.removeHandler(handler)
-        handler.close()
-
-
-def _silence_console(handler: logging.Handler) -> None:
-    """Point Prefect's loggers, which write to the terminal by themselves, at the log file."""
-    for name in [None, *logging.root.manager.loggerDict]:
-        logger = logging.getLogger(name)
-        for own in list(logger.handlers):
-            writes_to_terminal = type(own).__name__ == "PrefectConsoleHandler"
-            if writes_to_terminal:
-                logger.removeHandler(own)
-                if handler not in logger.handlers and not logger.propagate:
-                    logger.addHandler(handler)
 
 
 @contextmanager
