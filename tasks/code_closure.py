@@ -107,7 +107,7 @@ class SourceTree:
         """
         now = SourceTree(self.root, self.packages)
         edited = [name for name in self.closure(module) if not self._same(now, name)]
-        if not edited and now.digest(module, data) != digest:
+        if not edited and data and now.digest(module, data) != digest:
             return list(data)
         return edited
 

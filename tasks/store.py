@@ -27,6 +27,7 @@ What holds at every moment, through kill -9 and loss of power:
 from __future__ import annotations
 
 import errno
+import functools
 import importlib.metadata
 import os
 import platform
@@ -223,7 +224,7 @@ class ArtifactStore:
                         inputs={name: _input_record(given) for name, given in inputs.items()},
                         raw_inputs=dict(raw_inputs),
                         files=files,
-                        versions=_versions(),
+                        versions=dict(_versions()),
                         figures=figures,
                         **_cost_fields(cost),
                         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -474,9 +475,11 @@ def _cost_fields(cost: Cost) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+@functools.cache
+def _versions() -> Mapping[str, str]:
+    # Once a process: what it has loaded stays, whatever is installed meanwhile.
     versions = {"python": platform.python_version()}
     for package in RECORDED_PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-    return versions
+    return MappingProxyType(versions)
