@@ -102,6 +102,15 @@ def test_every_other_command_of_the_docs_is_known_here():
     assert not [line for line in lines if line and line.split(" ")[0] not in known]
 
 
+def test_the_tour_of_the_code_names_files_that_exist():
+    tour = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+/)` \|.*\| (.+) \|$", tour, re.MULTILINE)
+    assert len(rows) == 6
+    for folder, names in rows:
+        for name in re.findall(r"`(.+?)`", names):
+            assert (PROJECT / folder / name).is_file(), f"{folder}{name}"
+
+
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
