@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,14 +38,20 @@ from data_curation.held_out import is_held_out
 from data_curation.in_order import map_in_order
 from data_curation.language import Language, detect_language
 from data_curation.near_duplicates import Clustering, NearDuplicates, candidate_probability
+from data_curation.progress import Progress
 from data_curation.shingles import shingles, signature
 from data_curation.sorted_parts import SortedParts
 from data_curation.source_cap import groups_beyond_cap
 
-Progress = Callable[[float, float | None, str], None]
-
 BATCH_CHARACTERS = 1 << 18
+"""Characters of the documents that one call of a worker takes, about."""
+
 S_CURVE = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+"""Similarities at which `funnel.json` says how likely a pair is to be compared."""
+
+# The share of all work that is done after each pass: rough, and for the progress shown alone.
+_CLEANED, _EXAMINED, _COMPARED, _WRITTEN = 0.15, 0.85, 0.9, 1.0
+_REPORT_INTERVAL_S = 0.1
 
 
 def curate(
@@ -139,7 +145,9 @@ class _Curation:
                 survivors.characters,
                 survivors.ids,
                 self._executor,
-                lambda share: self._report(0.85 + 0.05 * share, "comparing near-duplicates"),
+                lambda share: self._report(
+                    _EXAMINED, _COMPARED, share, "comparing near-duplicates"
+                ),
             )
         self._require_splits(survivors, clustering)
         self._write(cleaned, survivors, clustering, decisions, scratch)
@@ -177,7 +185,7 @@ class _Curation:
                         duplicates.add(document)
                         kept += 1
                 done += len(batch)
-                self._report(0.15 * done / self._total, "cleaning")
+                self._report(0.0, _CLEANED, done / self._total, "cleaning")
         self._require_documents(kept)
         return duplicates
 
@@ -220,7 +228,9 @@ class _Curation:
                     )
             near.add(found.signatures, found.hashes, found.counts)
             first_row += len(batch.documents)
-            self._report(0.15 + 0.7 * first_row / total, "telling languages and near-duplicates")
+            self._report(
+                _CLEANED, _EXAMINED, first_row / total, "telling languages and near-duplicates"
+            )
 
     def _write(
         self,
@@ -262,7 +272,7 @@ class _Curation:
                 counts.bytes_kept += survivors.text_bytes[number]
                 splits[held_out].add(document, survivors.text_bytes[number])
             number += 1
-            self._report(0.9 + 0.1 * number / total, "writing")
+            self._report(_COMPARED, _WRITTEN, number / total, "writing")
         for split in splits:
             split.finish()
 
@@ -333,11 +343,13 @@ class _Curation:
             "documents of one group (file, module) stay together."
         )
 
-    def _report(self, share: float, note: str) -> None:
+    def _report(self, start: float, end: float, share: float, note: str) -> None:
+        """Tell that `share` is done of a pass which takes the work from `start` to `end`."""
         now = time.monotonic()
-        if now - self._reported > 0.1:
+        if now - self._reported > _REPORT_INTERVAL_S:
             self._reported = now
-            self._progress(round(share * self._total), self._total, note)
+            done = start + (end - start) * share
+            self._progress(round(done * self._total), self._total, note)
 
 
 class ExaminationBatch(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import lru_cache, partial
 from pathlib import Path
@@ -23,9 +23,8 @@ from data_curation.bpe import load_bpe, save_bpe, train_bpe, training_sample
 from data_curation.config import TokenizerConfig
 from data_curation.documents import count_documents, parts, read_documents
 from data_curation.in_order import map_in_order
+from data_curation.progress import Progress
 from data_curation.shards import EncodedDocuments, ShardWriter, split_summary, token_dtype
-
-Progress = Callable[[float, float | None, str], None]
 
 SPLITS = ("train", "held_out")
 
