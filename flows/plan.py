@@ -46,8 +46,9 @@ def plan(
         key = store.key(
             request.stage, dict(request.config), dict(request.inputs), dict(request.raw_inputs)
         )
-        found = store.find(stage, key)
-        if found is not None and stage not in forced_stages:
+        # A forced stage is not looked at: it may be forced since what is there is damaged.
+        found = None if stage in forced_stages else store.find(stage, key)
+        if found is not None:
             artifacts[stage] = found
             planned.append(PlannedStage(stage, "reuse", key, found))
         else:

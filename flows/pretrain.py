@@ -15,6 +15,7 @@ from flows.recipe import Recipe
 from flows.stages import STAGE_INPUTS, request_for
 from tasks.artifacts import Artifact
 from tasks.build_artifact import build_artifact
+from tasks.evaluate import check_evaluation
 
 
 @flow(name="stage", flow_run_name="{stage}", persist_result=False)
@@ -41,5 +42,8 @@ def pretrain(recipe: Recipe, command: str, root: Path) -> dict[str, Artifact]:
     artifacts: dict[str, Artifact] = {}
     for stage, names in STAGE_INPUTS.items():
         inputs = {name: artifacts[name] for name in names}
+        if stage == "train":
+            # Hours of training must not end in a corpus that is too small to be scored.
+            check_evaluation(recipe.evaluation, recipe.seed, artifacts["curate"])
         artifacts[stage] = STAGE_FLOWS[stage](stage, recipe, inputs, command, root)
     return artifacts

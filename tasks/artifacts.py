@@ -27,6 +27,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 MANIFEST = "manifest.json"
 
 Figure: TypeAlias = bool | int | float | str | None
+Figures: TypeAlias = Mapping[str, Figure]
+"""Key figures of an artifact by name, the most telling first."""
+
+Origin: TypeAlias = Literal["built", "reused", "resumed"]
+"""How a process came by an artifact: built from nothing, as it was, or on from a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class Artifact:
     digest: str
     folder: Path
     manifest: Manifest
-    origin: Literal["built", "reused", "resumed"]
+    origin: Origin
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,26 @@ def ingest_request(sources: Sequence[Source], digest_cache: Path) -> StageReques
 
     def build(out: Path, progress: Progress) -> dict[str, Any]:
         with worker_pool(current_session().num_workers) as executor:
-            return ingest(sources, out, executor=executor, progress=progress)
+            figures = ingest(sources, out, executor=executor, progress=progress)
+        changed = [
+            name for name, digest in _digests(sources, digest_cache) if digests[name] != digest
+        ]
+        if changed:
+            raise ValueError(
+                f"files of {', '.join(changed)} changed while they were read, so the documents "
+                "are not those of any one moment. Run again once they rest."
+            )
+        return figures
 
+    digests = dict(_digests(sources, digest_cache))
     return StageRequest(
         stage=STAGE,
         config={"sources": [source.model_dump(mode="json") for source in sources]},
-        raw_inputs={s.name: digest_files(input_files(s), digest_cache) for s in sources},
+        raw_inputs=digests,
         build=build,
     )
+
+
+def _digests(sources: Sequence[Source], digest_cache: Path) -> Iterator[tuple[str, str]]:
+    for source in sources:
+        yield source.name, digest_files(input_files(source), digest_cache)

@@ -6,18 +6,17 @@ a run computes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
-from tasks.artifacts import Figure
+from infra.launchers.local import Launcher
+from tasks.artifacts import Figures, Origin
 from tasks.runs import RunRecord
 from tasks.store import ArtifactStore
-
-Figures = Mapping[str, Figure]
 
 
 class View(Protocol):
@@ -27,11 +26,7 @@ class View(Protocol):
     def stage_progress(self, stage: str, done: float, total: float | None, note: str) -> None: ...
     def stage_waiting(self, stage: str, note: str) -> None: ...
     def stage_finished(
-        self,
-        stage: str,
-        state: Literal["built", "reused", "resumed"],
-        seconds: float,
-        figures: Figures,
+        self, stage: str, state: Origin, seconds: float, figures: Figures
     ) -> None: ...
     def stage_failed(self, stage: str, message: str) -> None: ...
 
@@ -44,7 +39,7 @@ class Session:
     record: RunRecord
     view: View
     num_workers: int
-    launcher: Literal["fork", "torchrun"]
+    launcher: Launcher
     forced_stages: frozenset[str]
     log_folder: Path
 

@@ -48,7 +48,7 @@ def workspace(tmp_path_factory):
     for block in blocks("yaml"):
         if named := re.match(r"# (\S+\.yaml)\n", block):
             (folder / named[1]).write_text(block)
-    sources = sorted(Path(os.__file__).parent.glob("*.py"))[:120]
+    sources = sorted(Path(os.__file__).parent.glob("*.py"))
     texts = [source.read_text(encoding="utf-8", errors="ignore") for source in sources]
     pieces = [piece for text in texts for piece in re.findall(r'"""(.+?)"""', text, re.DOTALL)]
     rows = [json.dumps({"text": piece + " " + piece.upper()}) for piece in pieces]
