@@ -30,10 +30,9 @@ from evaluation.units import (
     format_duration,
     format_percent,
 )
-from tasks.artifacts import Figure
+from tasks.artifacts import Figures, Origin
 
 State = Literal["pending", "running", "waiting", "built", "reused", "resumed", "failed"]
-Figures = Mapping[str, Figure]
 
 _LOOK: dict[str, tuple[str, str, str, str]] = {  # state: symbol, in ASCII, word, style
     "pending": ("·", ".", "", "dim"),
@@ -147,13 +146,7 @@ class RunView:
         if not repeated:
             self._line(stage, f"waiting: {_printable(note)}")
 
-    def stage_finished(
-        self,
-        stage: str,
-        state: Literal["built", "reused", "resumed"],
-        seconds: float,
-        figures: Figures,
-    ) -> None:
+    def stage_finished(self, stage: str, state: Origin, seconds: float, figures: Figures) -> None:
         """Tell that a stage has its output.
 
         Args:

@@ -13,13 +13,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from infra.launchers.rank_log import describe_failure
 from infra.processes import end_processes, guarded_command
 
+Launcher: TypeAlias = Literal["fork", "torchrun"]
+"""How ranks are started: fork after import, for CPUs, or torchrun."""
+
 GRACE_S = 25.0
-"""How long a launcher may take to end its ranks before it is killed itself."""
+"""How long a launcher may take to end its ranks before it is killed itself.
+
+Longer than the launchers' own grace (`fork.GRACE_S`), so that they get to kill a rank that hangs.
+"""
 
 
 class JobFailed(RuntimeError):  # noqa: N818  (a state, not a mistake of the program)
@@ -31,7 +37,7 @@ def run_ranks(
     arguments: Sequence[str],
     *,
     num_ranks: int,
-    launcher: Literal["fork", "torchrun"],
+    launcher: Launcher,
     log_folder: Path,
     on_line: Callable[[str], None],
 ) -> None:
