@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,9 +20,8 @@ import orjson
 from data_curation.config import Source
 from data_curation.documents import Document, DocumentWriter, document_id, part_name
 from data_curation.in_order import map_in_order
+from data_curation.progress import Progress
 from data_curation.readers import Record, Rejection, Unit, reader
-
-Progress = Callable[[float, float | None, str], None]
 
 MIN_BATCH_BYTES, MAX_BATCH_BYTES = 1 << 20, 64 << 20
 BATCHES = 64
@@ -165,12 +164,14 @@ def _batches(
     number = 0
     for source, units in planned:
         batch: list[Unit] = []
+        size = 0
         for unit in units:
-            if batch and sum(u.num_bytes for u in batch) + unit.num_bytes > bound:
+            if batch and size + unit.num_bytes > bound:
                 yield _batch(source, batch, folder, number)
-                batch = []
+                batch, size = [], 0
                 number += 1
             batch.append(unit)
+            size += unit.num_bytes
         if batch:
             yield _batch(source, batch, folder, number)
             number += 1
