@@ -61,16 +61,22 @@ class LanguageModel(TemplateLM):
         """Load an exported folder; nothing is fetched from elsewhere.
 
         Raises:
-            ValueError: the folder lacks a file, or model and tokenizer do not fit each other.
+            ValueError: the folder lacks a file, one cannot be read, or model and tokenizer do not
+                fit each other.
         """
         for name in ("config.json", "model.safetensors", "tokenizer.json"):
             if not (folder / name).is_file():
                 raise ValueError(f"{folder} holds no {name}. Export the model again.")
-        with _no_progress_bar():
-            gpt2 = GPT2LMHeadModel.from_pretrained(
-                folder, dtype=torch.float32, local_files_only=True
-            )
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        try:
+            with _no_progress_bar():
+                gpt2 = GPT2LMHeadModel.from_pretrained(
+                    folder, dtype=torch.float32, local_files_only=True
+                )
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # Each library has its own kinds, one of them bare.
+            raise ValueError(
+                f"{folder} holds no readable GPT-2 model: {error}. Export the model again."
+            ) from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
@@ -174,7 +180,10 @@ class LanguageModel(TemplateLM):
         for request in requests:
             context, settings = request.args
             if settings.get("do_sample", False) or settings.get("temperature", 0):
-                raise ValueError(f"generation settings {settings} ask for sampling; set none")
+                raise ValueError(
+                    f"generation settings {settings} ask for sampling, and only greedy decoding is "
+                    "repeatable here. Set neither do_sample nor temperature."
+                )
             most = settings.get("max_gen_toks", self.max_length // 2)
             prompt = self.tok_encode(context) or [self.eot_token_id]
             room = self.max_length - most

@@ -93,7 +93,10 @@ def _check_funnel(funnel: Mapping[str, Any]) -> None:
     for name, row in rows:
         unknown = set(row["dropped"]) - set(funnel["rules"])
         if unknown:
-            raise ValueError(f"funnel.json: {name} lost documents to unlisted rules {unknown}")
+            raise ValueError(
+                f"funnel.json: {name} lost documents to {', '.join(sorted(unknown))}, which is not "
+                f"among the rules {', '.join(funnel['rules'])}. Curate again (`--force curate`)."
+            )
         left = sum(row["dropped"].values()) + row["train"] + row["held_out"]
         if left != row["in"]:
             raise ValueError(
