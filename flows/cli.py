@@ -153,7 +153,7 @@ def report(run_name: RunName = None, root: Root = DEFAULT_ROOT, as_json: AsJson 
         return
     from rich.console import Console
 
-    from flows.terminal import print_result
+    from flows.result import print_result
 
     print_result(summary, Console(), Path(finished.folder) / "report.html")
 

@@ -22,9 +22,10 @@ from rich.console import Console
 
 from flows.errors import RunFailedError
 from flows.recipe import Recipe
+from flows.result import print_result
 from flows.run_log import words_to_file
+from flows.run_view import RunView
 from flows.stages import STAGES
-from flows.terminal import RunView, print_result
 from infra.prefect_server import PrefectServer
 from tasks.artifacts import Artifact
 from tasks.runs import RunRecord

@@ -15,7 +15,7 @@ from rich.table import Table
 from flows.plan import PlannedStage, plan
 from flows.recipe import Recipe
 from flows.stages import STAGES
-from flows.terminal import format_figures
+from flows.terminal_text import format_figures
 from tasks.runs import RunRecord, StageRecord
 from tasks.store import ArtifactStore
 

@@ -10,7 +10,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from flows.terminal import RunView, format_figures, print_result
+from flows.result import print_result
+from flows.run_view import RunView
+from flows.terminal_text import format_figures
 
 STAGES = ["ingest", "curate", "tokenize", "train", "export", "evaluate", "report"]
 TITLE = "quickstart: raw text in, evaluated model out"
