@@ -92,11 +92,14 @@ def ingest(
             progress(done, total, f"reading {name}")
     for name, summary in summaries.items():
         if not summary.documents:
-            because = f" Quarantined: {summary.quarantined}, the first as: {reasons[name]}."
+            why = (
+                f"Quarantined: {summary.quarantined}, the first as: {reasons[name]}."
+                if name in reasons
+                else "All that could hold some is empty."
+            )
             raise ValueError(
-                f"source {name}: no document in its {summary.files} files."
-                + (because if name in reasons else "")
-                + " Correct the source, or leave it out."
+                f"source {name}: no document in its {summary.files} files. {why} "
+                "Correct the source, or leave it out."
             )
     listed = {name: asdict(summary) for name, summary in summaries.items()}
     (out / "sources.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")

@@ -97,6 +97,8 @@ class ParquetReader:
                 raise ValueError(
                     f"{file.path} has no column {column!r}. It has: {', '.join(schema.names)}."
                 )
+            if schema.names.count(column) > 1:
+                raise ValueError(f"{file.path} has several columns {column!r}. Rename all but one.")
         kind = schema.field(self._source.text_field).type
         value_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not any(is_kind(value_kind) for is_kind in _STRING_KINDS):

@@ -5,6 +5,8 @@ import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
 
@@ -134,6 +136,18 @@ def test_a_source_without_any_document_is_refused_with_the_first_reason(tmp_path
     )
     with pytest.raises(ValueError, match=r"source web: .* no field 'text' \(fields: body\)"):
         run(listed, tmp_path / "out", thread)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet"])
+def test_a_source_of_empty_files_is_refused(tmp_path, thread, name):
+    if name == "a.parquet":
+        pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / name)
+    else:
+        (tmp_path / name).touch()
+    kind = "parquet" if name == "a.parquet" else "jsonl"
+    listed = [{"name": "mine", "reader": kind, "path": str(tmp_path / name)}]
+    with pytest.raises(ValueError, match=r"source mine: no document in its . files\. All"):
+        run(SOURCES.validate_python(listed), tmp_path / "out", thread)
 
 
 def test_two_sources_of_one_name_are_refused(corpus, tmp_path, thread):

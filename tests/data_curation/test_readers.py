@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import sys
 
 import pyarrow as pa
@@ -75,6 +76,42 @@ def test_nothing_found_is_an_error_that_names_the_path(tmp_path, kind, path):
             ask(source(kind, path=named))
         assert named in str(error.value)
     assert named in faults(source(kind, path=named))[0]
+
+
+def test_a_file_that_links_lead_to_by_several_ways_is_read_once(tmp_path):
+    (tmp_path / "c" / "real").mkdir(parents=True)
+    (tmp_path / "c" / "real" / "a.txt").write_text("text")
+    (tmp_path / "c" / "loop").symlink_to(".")
+    (tmp_path / "c" / "linked.txt").symlink_to("real/a.txt")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "b.txt").write_text("more")
+    (tmp_path / "c" / "elsewhere").symlink_to(tmp_path / "outside")
+    for path in ("c", "c/**/*.txt"):
+        files = reader(source("text", path=str(tmp_path / path))).files()
+        assert [file.name for file in files] == ["elsewhere/b.txt", "linked.txt"], path
+
+
+@pytest.mark.parametrize("path", ["c", "c/*.txt", "c/b.txt"])
+@pytest.mark.parametrize("what", ["dangling", "itself", "pipe"])
+def test_an_input_that_is_no_file_is_refused_by_name_not_passed_over(tmp_path, path, what):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "a.txt").write_text("text")
+    bad = tmp_path / "c" / "b.txt"
+    if what == "pipe":
+        os.mkfifo(bad)
+    else:
+        bad.symlink_to("nowhere.txt" if what == "dangling" else "b.txt")
+    (fault,) = reader(source("text", path=str(tmp_path / path))).faults()
+    assert str(bad) in fault
+    assert ("pipe" if what == "pipe" else "leads to no file") in fault
+
+
+def test_a_name_that_is_not_utf8_is_spelled_out(tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / os.fsdecode(b"c/\xfe.txt")).write_text("text")
+    for path in ("c", "c/*.txt"):
+        (record,), _ = read("text", path=str(tmp_path / path))
+        assert (record.locator, record.text) == ("\\xfe.txt", "text")
 
 
 def test_a_right_source_has_no_faults(tree):
@@ -240,6 +277,13 @@ def test_a_wrong_parquet_column_is_refused_before_any_work(tmp_path, column, mes
     assert message in faults(wrong)[0]
     with pytest.raises(ValueError, match=message):
         reader(wrong).units()
+
+
+def test_a_column_that_stands_twice_is_refused(tmp_path):
+    table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    (fault,) = reader(source("parquet", path=str(tmp_path))).faults()
+    assert "several columns 'text'" in fault
 
 
 def test_a_file_that_is_no_parquet_is_refused_by_name(tmp_path):
