@@ -29,7 +29,9 @@ SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class _Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class InstalledDocumentationSource(_Config):
@@ -126,16 +128,18 @@ class DedupConfig(_Config):
     """
 
     jaccard: float = Field(0.8, gt=0, le=1)
-    num_bands: PositiveInt = Field(14, ge=2, description="At least 2.")
-    num_rows: PositiveInt = 8
-    shingle_words: PositiveInt = 5
+    num_bands: PositiveInt = Field(14, ge=2, le=1000, description="At least 2.")
+    num_rows: PositiveInt = Field(8, le=100)
+    shingle_words: PositiveInt = Field(5, le=1000)
 
 
 class CurationConfig(_Config):
     """From ingested to curated documents. Rules run in the order of the fields."""
 
     max_source_bytes: ByteSize | None = Field(
-        None, description="Cap of each source, so that none drowns the others; whole groups stay."
+        None,
+        gt=0,
+        description="Cap of each source, so that none drowns the others; whole groups stay.",
     )
     length: LengthConfig = LengthConfig()
     language: LanguageConfig = LanguageConfig()
@@ -148,15 +152,21 @@ class CurationConfig(_Config):
 class TokenizerConfig(_Config):
     """A byte-level BPE: trained on the curated text, or loaded from `path`."""
 
-    vocab_size: PositiveInt = Field(8192, ge=257, description="Of a trained tokenizer.")
+    vocab_size: PositiveInt = Field(
+        8192, ge=257, le=10_000_000, description="Of a trained tokenizer."
+    )
     path: str | None = Field(
         None, description="A tokenizer.json, or a folder that holds one; trains one if absent."
     )
     end_of_text: str = Field("<|endoftext|>", min_length=1)
     sample_bytes: ByteSize = Field(
-        ByteSize(50_000_000), description="Training reads at most this much text, seeded by id."
+        ByteSize(50_000_000),
+        gt=0,
+        description="Training reads at most this much text, seeded by id.",
     )
-    shard_bytes: ByteSize = Field(ByteSize(1_000_000_000), description="Bound of one .bin file.")
+    shard_bytes: ByteSize = Field(
+        ByteSize(1_000_000_000), gt=0, description="Bound of one .bin file."
+    )
 
     @field_validator("end_of_text")
     @classmethod

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 
 class EvaluationConfig(BaseModel):
     """Tasks made from held-out documents, scored through lm-evaluation-harness."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
     tasks: tuple[Literal["cloze", "continuation"], ...] = Field(
         ("cloze", "continuation"), min_length=1
     )
-    num_shots: tuple[NonNegativeInt, ...] = Field((0, 1, 4), min_length=1)
-    num_items: PositiveInt = Field(300, description="Items per task, made from held-out text.")
-    batch_size: PositiveInt = 16
+    num_shots: tuple[Annotated[int, Field(ge=0, le=1000)], ...] = Field((0, 1, 4), min_length=1)
+    num_items: PositiveInt = Field(
+        300, le=1_000_000, description="Items per task, made from held-out text."
+    )
+    batch_size: PositiveInt = Field(16, le=65_536)
     prompts: tuple[str, ...] = Field(
         ("Return the", "The function"), description="Prompts of the sample continuations."
     )

@@ -7,6 +7,7 @@ that exists has passed the checks that need no look at the disk; `load_recipe` d
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
@@ -26,7 +27,9 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    num_workers: PositiveInt = Field(2, description="Processes for ingest, curation, tokenization.")
+    num_workers: PositiveInt = Field(
+        2, le=1024, description="Processes for ingest, curation, tokenization."
+    )
     launcher: Literal["fork", "torchrun"] = Field(
         "fork", description="fork starts CPU ranks in a third of the time; GPUs need torchrun."
     )
@@ -111,7 +114,8 @@ def load_recipe(name_or_path: str, overrides: Iterable[str] = ()) -> Recipe:
     recipe, found = _validate(raw)
     faults += found
     if recipe is not None:
-        faults += _faults_on_disk(recipe)
+        unwritable = list(_unwritable_texts(recipe.model_dump(), ()))
+        faults += unwritable or _faults_on_disk(recipe)
     if faults or recipe is None:
         raise RecipeError(name_or_path, faults)
     return recipe
@@ -122,12 +126,15 @@ def _read(name_or_path: str) -> tuple[str, Path]:
     if name_or_path in built_in:
         return built_in[name_or_path], Path.cwd()
     path = Path(name_or_path)
-    if path.is_file():
-        try:
+    try:
+        if path.is_file():
             return path.read_text(encoding="utf-8"), path.resolve().parent
-        except UnicodeDecodeError as error:
-            fault = Fault("", f"not UTF-8 at byte {error.start}; save the file as UTF-8")
-            raise RecipeError(name_or_path, [fault]) from None
+    except UnicodeDecodeError as error:
+        fault = Fault("", f"not UTF-8 at byte {error.start}; save the file as UTF-8")
+        raise RecipeError(name_or_path, [fault]) from None
+    except OSError as error:
+        fault = Fault("", f"cannot be read: {error.strerror}")
+        raise RecipeError(_short(name_or_path), [fault]) from None
     near = get_close_matches(name_or_path, built_in, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     names = "\n".join(f"    {name}" for name in built_in)
@@ -138,11 +145,16 @@ def _read(name_or_path: str) -> tuple[str, Path]:
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML in which a key that stands twice is an error, not a silent overwrite."""
+    """YAML in which a key that stands twice is an error, not a silent overwrite.
+
+    So is a number that no part of the program could count to.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # `<<` may stand beside keys that it also brings: they win.
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 raise yaml.MarkedYAMLError(
@@ -154,6 +166,22 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        try:
+            value = int(super().construct_yaml_int(node))
+        except ValueError:
+            value = _TOO_LARGE
+        if abs(value) >= _TOO_LARGE:
+            raise yaml.MarkedYAMLError(
+                problem="the number is too large; numbers end below 2^63",
+                problem_mark=node.start_mark,
+            )
+        return value
+
+
+_UniqueKeyLoader.add_constructor("tag:yaml.org,2002:int", _UniqueKeyLoader.construct_yaml_int)
+_TOO_LARGE = 2**63
 
 
 def _parse(name: str, text: str) -> dict[str, Any]:
@@ -168,6 +196,8 @@ def _parse(name: str, text: str) -> dict[str, Any]:
         raise RecipeError(name, [Fault("", str(error).replace("\n", " "))]) from None
     except RecursionError:
         raise RecipeError(name, [Fault("", "is nested too deeply to be a recipe")]) from None
+    except ValueError as error:  # A date that no calendar has.
+        raise RecipeError(name, [Fault("", f"holds a value that is none: {error}")]) from None
     if not isinstance(raw, dict):
         raise RecipeError(name, [Fault("", "holds no mapping; a recipe starts with `name: …`")])
     return raw
@@ -188,8 +218,10 @@ def _override(raw: dict[str, Any], override: str) -> Fault | None:
         return Fault(override, "is no override; write key=value, as in training.train_tokens=2M")
     try:
         parsed = yaml.load(value, Loader=_UniqueKeyLoader)
-    except yaml.YAMLError:
-        return Fault(key, f"{value!r} is no YAML value; quote it")
+    except yaml.MarkedYAMLError as error:
+        return Fault(key, f"{_short(value)} is no YAML value ({error.problem}); quote it")
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return Fault(key, f"{_short(value)} is no YAML value; quote it")
     holder: Any = raw
     for part in path[:-1]:
         step = _step_into(holder, part)
@@ -268,6 +300,22 @@ def _remove(raw: Any, location: tuple[int | str, ...]) -> bool:
     return False
 
 
+def _unwritable_texts(value: Any, location: tuple[int | str, ...]) -> Iterator[Fault]:
+    """Halves of characters, which YAML can spell and no file can hold; also of a folder's name."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _unwritable_texts(inner, (*location, key))
+    elif isinstance(value, tuple | list):
+        for number, inner in enumerate(value):
+            yield from _unwritable_texts(inner, (*location, number))
+    elif isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            field = ".".join(str(part) for part in location)
+            yield Fault(field, f"{value!r} is no valid Unicode text; write or name it otherwise")
+
+
 def _explain(error: Mapping[str, Any]) -> Iterator[Fault]:
     location = list(error["loc"])
     field = ".".join(str(part) for part in _without_tags(location))
@@ -307,8 +355,13 @@ def _nearest(given: Any, context: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = "null" if value is None else repr(value)
+    # Not all of it: YAML's references make values whose text would fill the memory.
+    text = "null" if value is None else _REPR.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
 
 
 def _without_tags(location: Sequence[int | str]) -> list[int | str]:

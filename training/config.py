@@ -24,30 +24,36 @@ from training.units import Count
 
 
 class _Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class ModelConfig(_Config):
     """A GPT of MT-NLG's shape: pre-LN, learned positions, GELU, 4h MLP, tied embedding."""
 
-    num_layers: PositiveInt = 4
-    hidden_size: PositiveInt = 192
-    num_attention_heads: PositiveInt = 4
-    max_positions: PositiveInt = Field(128, description="Learned positions: longest context.")
+    num_layers: PositiveInt = Field(4, le=10_000)
+    hidden_size: PositiveInt = Field(192, le=1_000_000)
+    num_attention_heads: PositiveInt = Field(4, le=10_000)
+    max_positions: PositiveInt = Field(
+        128, le=10_000_000, description="Learned positions: longest context."
+    )
     initialization_std: PositiveFloat | None = Field(
         None, description="sqrt(1 / (3 hidden_size)) if absent, as in the paper."
     )
     vocab_padding_multiple: PositiveInt = Field(
-        128, description="The vocabulary is padded to a multiple of this, in every layout."
+        128,
+        le=1_000_000,
+        description="The vocabulary is padded to a multiple of this, in every layout.",
     )
 
 
 class LayoutConfig(_Config):
     """How many ways the model and the batch are split. ZeRO stage 1 over data parallel ranks."""
 
-    tensor_parallel: PositiveInt = 1
-    pipeline_parallel: PositiveInt = 1
-    data_parallel: PositiveInt = 1
+    tensor_parallel: PositiveInt = Field(1, le=10_000)
+    pipeline_parallel: PositiveInt = Field(1, le=10_000)
+    data_parallel: PositiveInt = Field(1, le=100_000)
 
     @property
     def num_ranks(self) -> int:
@@ -74,9 +80,11 @@ class TrainingConfig(_Config):
     model: ModelConfig = ModelConfig()
     layout: LayoutConfig = LayoutConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
-    sequence_length: PositiveInt = 128
-    micro_batch: PositiveInt = Field(4, description="Sequences per rank and forward pass.")
-    global_batch: PositiveInt = Field(8, description="Sequences per optimizer step.")
+    sequence_length: PositiveInt = Field(128, le=10_000_000)
+    micro_batch: PositiveInt = Field(
+        4, le=1_000_000, description="Sequences per rank and forward pass."
+    )
+    global_batch: PositiveInt = Field(8, le=10_000_000, description="Sequences per optimizer step.")
     train_tokens: Count = 1_000_000
     checkpoint_interval_tokens: Count = 250_000
     validation_interval_tokens: Count = 250_000

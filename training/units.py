@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt
 
 _SCALE = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _COUNT = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*([KMBT]?)", re.IGNORECASE)
@@ -29,7 +29,8 @@ def parse_count(value: Any) -> Any:
     return int(number)
 
 
-Count = Annotated[PositiveInt, BeforeValidator(parse_count)]
+Count = Annotated[PositiveInt, Field(le=10**16), BeforeValidator(parse_count)]
+"""At most ten thousand trillions, so that products with sizes stay within 64 bits."""
 
 
 def format_count(number: float) -> str:

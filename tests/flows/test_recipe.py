@@ -129,6 +129,19 @@ def test_an_end_of_text_that_the_tokenizer_lacks_is_named(minimal, tmp_path):
         ("sources.9.path=x", "sources.9.path", "nothing is called '9'"),
         ("training.model.num_layers.deep=1", "training.model.num_layers.deep", "nothing is called"),
         ("training=[1", "training", "no YAML value"),
+        ("name=2020-99-99", "name", "no YAML value"),
+        ("seed=9223372036854775808", "seed", "too large"),
+        (f"seed={'9' * 5000}", "seed", "too large"),
+        ("training.train_tokens=1e30", "training.train_tokens", "not a count"),
+        ("training.train_tokens=99999T", "training.train_tokens", "less than or equal"),
+        ("training.model.num_layers=1000000000", "training.model.num_layers", "less than or equal"),
+        ("training.optimizer.learning_rate=.inf", "training.optimizer.learning_rate", "finite"),
+        ("training.optimizer.learning_rate=.nan", "training.optimizer.learning_rate", "finite"),
+        ("curation.dedup.jaccard=.nan", "curation.dedup.jaccard", "finite"),
+        ("tokenizer.shard_bytes=0", "tokenizer.shard_bytes", "greater than 0"),
+        ('description="\\uD800"', "description", "no valid Unicode text"),
+        ('evaluation.prompts=["\\uD800"]', "evaluation.prompts.0", "no valid Unicode text"),
+        ("run.num_workers=1000000", "run.num_workers", "less than or equal"),
     ],
 )
 def test_each_fault_is_told_with_its_field_and_the_way_out(override, field, part):
@@ -145,12 +158,43 @@ def test_each_fault_is_told_with_its_field_and_the_way_out(override, field, part
         ("1: a\n", "the key 1 is no text"),
         ("name: a\n\tsources: []\n", "line 2"),
         ("!!python/object/apply:os.system ['true']\n", "line 1"),
+        ("name: 2020-99-99\n", "month must be in 1..12"),
+        (f"seed: {'9' * 5000}\n", "line 1, column 7: the number is too large"),
+        (f"seed: 0x{'f' * 9000}\n", "line 1, column 7: the number is too large"),
+        ("a: " + "[" * 20_000 + "]" * 20_000 + "\n", "nested too deeply"),
+        ("name: &a [*a]\n", "name: input should be a valid string"),
     ],
 )
 def test_a_file_that_is_no_recipe_is_refused_with_the_place(tmp_path, text, part):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    assert part in "".join(faults_of(str(path)).values())
+    assert part in "\n".join(f"{field}: {m}" for field, m in faults_of(str(path)).items())
+
+
+def test_a_value_that_unfolds_to_gigabytes_is_told_in_few_words(tmp_path):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    for n in range(1, 30):
+        lines.append(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]")
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join([*lines, "name: *a29", "sources: []"]) + "\n")
+    assert len(faults_of(str(path))["name"]) < 200
+
+
+def test_merge_keys_are_read_and_keys_beside_them_win(minimal):
+    text = minimal.read_text()
+    minimal.write_text(text + "run: {<<: {num_workers: 3, launcher: torchrun}, num_workers: 4}\n")
+    run = load_recipe(str(minimal)).run
+    assert (run.num_workers, run.launcher) == (4, "torchrun")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "", "-", "\udcff.yaml", "/dev/null"])
+def test_a_name_that_can_be_no_recipe_is_refused(name):
+    assert faults_of(name)
+
+
+def test_an_input_path_that_no_file_system_holds_is_a_fault(minimal):
+    (message,) = faults_of(str(minimal), f"sources.0.path={'x' * 5000}").values()
+    assert "name too long" in message
 
 
 def test_a_file_that_is_not_utf8_is_refused(tmp_path):
