@@ -16,6 +16,10 @@ import torch
 from evaluation.language_model import LanguageModel
 
 
+class SettingsError(ValueError):
+    """What was asked for cannot be sampled, whatever the model."""
+
+
 @dataclass(frozen=True)
 class Continuation:
     """What a model wrote after a prompt.
@@ -79,20 +83,13 @@ def continue_prompt(
         seed: equal seeds give equal text.
 
     Raises:
-        ValueError: a setting is out of range, or the prompt leaves no room in the context.
+        SettingsError: a setting is out of range, or the prompt leaves no room in the context.
     """
-    for name, value, allowed in (
-        ("max_new_tokens", max_new_tokens, max_new_tokens >= 1),
-        ("temperature", temperature, temperature >= 0),
-        ("top_k", top_k, top_k >= 0),
-        ("top_p", top_p, 0 < top_p <= 1),
-    ):
-        if not allowed:
-            raise ValueError(f"{name} = {value} is out of range")
+    _check_settings(max_new_tokens, temperature, top_k, top_p, seed)
     tokens = model.tok_encode(prompt) or [model.eot_token_id]
     room = model.max_length - len(tokens)
     if room < 1:
-        raise ValueError(
+        raise SettingsError(
             f"the prompt {prompt[:60]!r} takes {len(tokens)} tokens and the model has "
             f"{model.max_length} positions, so nothing can follow. Shorten the prompt."
         )
@@ -122,3 +119,23 @@ def continue_prompt(
         "max_new_tokens" if max_new_tokens <= room else "context"
     )
     return Continuation(model.tokenizer.decode(new), stopped_by)
+
+
+def _check_settings(
+    max_new_tokens: int, temperature: float, top_k: int, top_p: float, seed: int
+) -> None:
+    for name, value, allowed, remedy in (
+        ("max_new_tokens", max_new_tokens, max_new_tokens >= 1, "give 1 or more"),
+        # Logits divided by less than this may overflow.
+        (
+            "temperature",
+            temperature,
+            temperature == 0 or 1e-3 <= temperature <= 1e6,
+            "give 0 for the likeliest token, or 0.001 to 1000000",
+        ),
+        ("top_k", top_k, top_k >= 0, "give 0 for all tokens, or how many"),
+        ("top_p", top_p, 0 < top_p <= 1, "give more than 0, and 1 at most"),
+        ("seed", seed, 0 <= seed < 2**63, "give 0 to 2^63 - 1"),
+    ):
+        if not allowed:
+            raise SettingsError(f"{name} = {value} is out of range; {remedy}")

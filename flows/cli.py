@@ -8,6 +8,7 @@ that needs them, so that `mtnlg --help` answers at once.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -141,13 +142,19 @@ def report(run_name: RunName = None, root: Root = DEFAULT_ROOT, as_json: AsJson 
     from flows.runs import run_named
 
     record = run_named(root, run_name)
-    finished = record.stages.get("report")
-    if finished is None or not finished.folder:
+    folder = record.artifact_folder("report")
+    if folder is None:
         raise WrongUseError(
             f"run {record.run_id} has no report yet (state: {record.state}); "
             f"finish it with: {record.command}"
         )
-    summary = json.loads((Path(finished.folder) / "summary.json").read_text(encoding="utf-8"))
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFailedError(
+            f"the report in {folder} is gone or damaged ({error}); "
+            f"make it again with: {record.command} --force report"
+        ) from error
     if as_json:
         _print_json(summary)
         return
@@ -155,7 +162,7 @@ def report(run_name: RunName = None, root: Root = DEFAULT_ROOT, as_json: AsJson 
 
     from flows.result import print_result
 
-    print_result(summary, Console(), Path(finished.folder) / "report.html")
+    print_result(summary, Console(), folder / "report.html")
 
 
 @app.command()
@@ -188,17 +195,21 @@ def generate(
     from flows.generate import model_folder
 
     folder = model_folder(root, model)
+    from evaluation.generation import SettingsError
     from evaluation.generation import generate as sample
 
-    texts = sample(
-        folder,
-        prompt,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-    )
+    try:
+        texts = sample(
+            folder,
+            prompt,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+        )
+    except SettingsError as error:
+        raise WrongUseError(str(error)) from None
     if as_json:
         pairs = zip(prompt, texts, strict=True)
         _print_json([{"prompt": p, "continuation": text} for p, text in pairs])
@@ -282,13 +293,26 @@ def main() -> None:
     from flows.recipe import RecipeError
 
     try:
+        _check_arguments()
         app()
     except (WrongUseError, RecipeError) as error:
         _fail(error, 2)
     except (ValueError, RunFailedError) as error:
         _fail(error, 1)
+    except OSError as error:
+        named = "" if error.filename is None else f"{str(error.filename)[:300]}: "
+        _fail(f"{named}{error.strerror or error}", 1)
     except KeyboardInterrupt:
         _fail("interrupted; run the same command again to go on", 130)
+
+
+def _check_arguments() -> None:
+    """Refuse bytes that are no text: nothing they would end up in, record or report, takes them."""
+    for argument in (*sys.argv[1:], os.environ.get("MTNLG_ROOT", "")):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise WrongUseError(f"{os.fsencode(argument)!r} is not UTF-8; write it so") from None
 
 
 def _fail(error: object, code: int) -> NoReturn:

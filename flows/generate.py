@@ -20,9 +20,14 @@ def model_folder(root: Path, name: str | None) -> Path:
             raise WrongUseError(f"{folder} holds no config.json; give a Hugging Face GPT-2 folder")
         return folder
     record = run_named(root, name)
-    exported = record.stages.get("export")
-    if exported is None or not exported.folder:
+    exported = record.artifact_folder("export")
+    if exported is None:
         raise WrongUseError(
             f"run {record.run_id} has exported no model yet; finish it with: {record.command}"
         )
-    return Path(exported.folder)
+    if not exported.is_dir():
+        raise ValueError(
+            f"the model of run {record.run_id} is gone from {exported}; "
+            f"build it again with: {record.command}"
+        )
+    return exported

@@ -61,7 +61,13 @@ def run_recipe(
     Raises:
         RunFailedError: with what went wrong and where the log is.
     """
-    record = RunRecord.create(root, recipe.name, recipe.model_dump(mode="json"), command)
+    try:
+        record = RunRecord.create(root, recipe.name, recipe.model_dump(mode="json"), command)
+    except OSError as error:
+        raise RunFailedError(
+            f"nothing can be written to {root}: {error.strerror}.\n"
+            "  Free space on its disk, or name another folder with --root."
+        ) from error
     try:
         with _terminated_like_interrupted(), _terminal(record, verbose, quiet) as console:
             artifacts = _run_stages(recipe, record, console, frozenset(forced_stages))

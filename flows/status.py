@@ -39,7 +39,7 @@ def status_of(record: RunRecord, store: ArtifactStore) -> dict[str, Any]:
         "finished": record.finished,
         "error": record.error,
         "note": note,
-        "stages": [_stage(name, record.stages.get(name), planned.get(name)) for name in STAGES],
+        "stages": [_stage(record, name, planned.get(name)) for name in STAGES],
     }
 
 
@@ -62,24 +62,25 @@ def print_status(status: dict[str, Any]) -> None:
         console.print(text, style="yellow", markup=False, soft_wrap=True)
 
 
-def _stage(name: str, recorded: StageRecord | None, planned: PlannedStage | None) -> dict[str, Any]:
+def _stage(record: RunRecord, name: str, planned: PlannedStage | None) -> dict[str, Any]:
+    recorded, folder = record.stages.get(name), record.artifact_folder(name)
     return {
         "stage": name,
-        "status": _judge(recorded, planned),
+        "status": _judge(recorded, folder, planned),
         "key": recorded.key if recorded else None,
-        "folder": recorded.folder if recorded else None,
+        "folder": str(folder) if folder else None,
         "seconds": recorded.seconds if recorded else None,
         "figures": recorded.figures if recorded else {},
         "error": recorded.error if recorded else None,
     }
 
 
-def _judge(recorded: StageRecord | None, planned: PlannedStage | None) -> str:
+def _judge(recorded: StageRecord | None, folder: Path | None, planned: PlannedStage | None) -> str:
     if recorded is None:
         return "missing"
     if recorded.state in ("running", "failed", "interrupted"):
         return recorded.state
-    if recorded.folder is None or not Path(recorded.folder).is_dir():
+    if folder is None or not folder.is_dir():
         return "missing"
     unchanged = planned is not None and planned.artifact and planned.key == recorded.key
     return "built" if unchanged else "stale"

@@ -146,8 +146,10 @@ class PrefectServer:
             return (
                 f"{where} {what}; start it, or unset PREFECT_API_URL to use one of this run's own"
             )
-        last = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-10:]
-        return "\n".join([f"{where} {what}; its log is {self.log_file}", *("  " + x for x in last)])
+        return (
+            f"{where} {what}; its log is {self.log_file}.\n"
+            f"  If its database is damaged, delete {self._home}: only its history of runs is there."
+        )
 
 
 def _server_settings() -> dict[str, str]:

@@ -31,7 +31,10 @@ StageState = Literal["running", "built", "reused", "resumed", "failed", "interru
 
 
 class StageRecord(BaseModel):
-    """What became of one stage. A stage that was not reached has no record."""
+    """What became of one stage. A stage that was not reached has no record.
+
+    `folder` is relative to the root, which may move, or be named from another working directory.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,6 +47,10 @@ class StageRecord(BaseModel):
     seconds: float | None = None
     figures: dict[str, Figure] = {}
     error: str | None = None
+
+
+class RecordDamagedError(ValueError):
+    """The record of a run cannot be read."""
 
 
 class RunRecord(BaseModel):
@@ -80,6 +87,15 @@ class RunRecord(BaseModel):
     def folder(self) -> Path:
         """Where the record is; logs of the run may stand beside it."""
         return self._folder
+
+    @property
+    def _root(self) -> Path:
+        return self._folder.parents[1]
+
+    def artifact_folder(self, stage: str) -> Path | None:
+        """Where the artifact of a finished stage is, or was; None if the run made none."""
+        record = self.stages.get(stage)
+        return self._root / record.folder if record and record.folder else None
 
     @classmethod
     def create(cls, root: Path, recipe: str, resolved: dict[str, Any], command: str) -> RunRecord:
@@ -120,7 +136,8 @@ class RunRecord(BaseModel):
         process of another host cannot be looked for; its word is taken.
 
         Raises:
-            ValueError: there is no record, or it cannot be read.
+            ValueError: there is no record.
+            RecordDamagedError: it cannot be read.
         """
         file = folder / RUN_FILE
         try:
@@ -132,9 +149,9 @@ class RunRecord(BaseModel):
             ) from None
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(
-                f"{file} is no record of a run: {where} {first['msg']}.\n"
+            where = "".join(f"{part}: " for part in first["loc"])
+            raise RecordDamagedError(
+                f"{file} is no record of a run: {where}{first['msg']}.\n"
                 "  Delete the folder; the artifacts of the run are kept elsewhere."
             ) from None
         record._folder = folder
@@ -161,7 +178,7 @@ class RunRecord(BaseModel):
         stage.finished = _now()
         stage.key = artifact.key
         stage.digest = artifact.digest
-        stage.folder = str(artifact.folder)
+        stage.folder = artifact.folder.relative_to(self._root).as_posix()
         stage.seconds = round(seconds, 3)
         stage.figures = dict(artifact.manifest.figures)
         self.save()
@@ -199,9 +216,12 @@ class RunRecord(BaseModel):
 
 def all_runs(root: Path) -> list[RunRecord]:
     """Return all runs under `root`, the latest last."""
-    files = (root / "runs").glob(f"*/{RUN_FILE}")
-    records = [RunRecord.load(file.parent) for file in files]
+    records = [RunRecord.load(file.parent) for file in _run_files(root)]
     return sorted(records, key=lambda record: (record.started, record.run_id))
+
+
+def _run_files(root: Path) -> list[Path]:
+    return sorted((root / "runs").glob(f"*/{RUN_FILE}"))
 
 
 def latest(root: Path) -> RunRecord:
@@ -222,10 +242,10 @@ def find(root: Path, name: str) -> RunRecord:
     Raises:
         ValueError: there is none; the nearest names are given.
     """
+    # The damage of another run is no concern of this one.
+    if name in {file.parent.name for file in _run_files(root)}:
+        return RunRecord.load(root / "runs" / name)
     records = all_runs(root)
-    for record in records:
-        if record.run_id == name:
-            return record
     of_recipe = [record for record in records if record.recipe == name]
     if of_recipe:
         return of_recipe[-1]

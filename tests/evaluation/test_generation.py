@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +101,27 @@ def test_an_empty_prompt_starts_a_document(model: LanguageModel) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("temperature", -1.0), ("top_k", -1), ("top_p", 0.0), ("top_p", 1.5), ("max_new_tokens", 0)],
+    [
+        ("temperature", -1.0),
+        ("temperature", 1e-300),
+        ("temperature", math.inf),
+        ("temperature", math.nan),
+        ("top_k", -1),
+        ("top_p", 0.0),
+        ("top_p", 1.5),
+        ("max_new_tokens", 0),
+        ("seed", 2**63),
+    ],
 )
 def test_settings_out_of_range_are_refused(model: LanguageModel, setting: str, value: Any) -> None:
     with pytest.raises(ValueError, match=setting):
         continue_prompt(model, "Some words", **{**SAMPLING, setting: value})
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_damaged_model_folder_is_refused_by_name(random_gpt2: Path, tmp_path: Path, name: str):
+    folder = tmp_path / "model"
+    shutil.copytree(random_gpt2, folder)
+    (folder / name).write_bytes((folder / name).read_bytes()[:10])
+    with pytest.raises(ValueError, match=f"{folder} holds no readable GPT-2 model"):
+        LanguageModel.load(folder)

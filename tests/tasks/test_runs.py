@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.artifacts import Stage
-from tasks.runs import RunRecord, all_runs, find, latest
+from tasks.runs import RecordDamagedError, RunRecord, all_runs, find, latest
 from tasks.store import ArtifactStore
 
 
@@ -37,7 +37,12 @@ def test_a_record_reads_back_what_became_of_each_stage(tmp_path, sources):
     assert list(read.stages) == ["train", "export"]
     train = read.stages["train"]
     assert (train.state, train.seconds, train.figures) == ("built", 1.25, {"documents": 3})
-    assert (train.key, train.folder) == (artifact.key, str(artifact.folder))
+    assert (train.key, read.artifact_folder("train")) == (artifact.key, artifact.folder)
+    assert read.artifact_folder("export") is None
+    moved = tmp_path.with_name(f"{tmp_path.name}-moved")
+    tmp_path.rename(moved)
+    (folder,) = (moved / "artifacts" / "train").iterdir()
+    assert RunRecord.load(moved / "runs" / run.run_id).artifact_folder("train") == folder
     assert (read.stages["export"].state, read.stages["export"].error) == ("failed", "no room")
     assert (read.state, read.command, read.pid) == ("failed", "mtnlg run quickstart", os.getpid())
     assert read.resolved == {"seed": 1}
@@ -120,3 +125,12 @@ def test_a_broken_record_is_named(tmp_path):
     (run.folder / "run.json").write_text('{"run_id": 3}')
     with pytest.raises(ValueError, match=r"run\.json is no record of a run"):
         latest(tmp_path)
+
+
+def test_a_damaged_record_hides_no_other_run_that_is_named(tmp_path):
+    whole, damaged = begin(tmp_path), begin(tmp_path)
+    (damaged.folder / "run.json").write_bytes((whole.folder / "run.json").read_bytes()[:40])
+    assert find(tmp_path, whole.run_id).run_id == whole.run_id
+    for look in (lambda: latest(tmp_path), lambda: find(tmp_path, damaged.run_id)):
+        with pytest.raises(RecordDamagedError, match=damaged.run_id):
+            look()
