@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from data_curation.row_groups import RowGroupWriter
 
 RULES = ("source_cap", "too_short", "too_long", "exact_duplicate", "language", "near_duplicate")
 """In the order in which they are applied."""
@@ -45,25 +45,11 @@ class Decision(NamedTuple):
     detail: str | None = None
 
 
-class DecisionWriter:
-    """Writes `decisions.parquet`. As a context manager, it finishes the file on leaving."""
+class DecisionWriter(RowGroupWriter[Decision]):
+    """Writes `decisions.parquet`."""
 
     def __init__(self, path: Path) -> None:
-        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
-        self._rows: list[Decision] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        failure: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if failure is None:
-            self._write_group()
-        self._writer.close()
+        super().__init__(path, SCHEMA)
 
     def add(self, decision: Decision) -> None:
         """Append a row."""
@@ -71,9 +57,3 @@ class DecisionWriter:
         self._rows.append(decision)
         if len(self._rows) == _ROWS_PER_GROUP:
             self._write_group()
-
-    def _write_group(self) -> None:
-        if self._rows:
-            columns = list(zip(*self._rows, strict=True))
-            self._writer.write_table(pa.table(columns, schema=SCHEMA))
-        self._rows = []

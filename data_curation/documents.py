@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from data_curation.row_groups import RowGroupWriter
 
 SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "source", "group", "locator", "text")])
 ROWS_PER_GROUP = 4096
@@ -76,34 +77,12 @@ def read_documents(files: Iterable[Path]) -> Iterator[Document]:
                     yield Document(*row)
 
 
-class DocumentWriter:
-    """Writes one file of documents. As a context manager, it finishes the file on leaving."""
+class DocumentWriter(RowGroupWriter[Document]):
+    """Writes one file of documents."""
 
     def __init__(self, path: Path) -> None:
-        self._writer = pq.ParquetWriter(
-            path, SCHEMA, compression="zstd", use_dictionary=["source", "group"]
-        )
-        self._rows: list[Document] = []
+        super().__init__(path, SCHEMA, use_dictionary=["source", "group"])
         self._text_bytes = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        failure: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if failure is None:
-            self.close()
-        else:
-            self._writer.close()
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._write_group()
-        self._writer.close()
 
     def add(self, document: Document, text_bytes: int) -> None:
         """Append a document; `text_bytes` is the size of its text in UTF-8."""
@@ -111,9 +90,4 @@ class DocumentWriter:
         self._text_bytes += text_bytes
         if len(self._rows) >= ROWS_PER_GROUP or self._text_bytes >= TEXT_BYTES_PER_GROUP:
             self._write_group()
-
-    def _write_group(self) -> None:
-        if self._rows:
-            columns = list(zip(*self._rows, strict=True))
-            self._writer.write_table(pa.table(columns, schema=SCHEMA))
-        self._rows, self._text_bytes = [], 0
+            self._text_bytes = 0
