@@ -11,12 +11,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from evaluation.units import format_count
 from infra.launchers.local import run_ranks
 from tasks.artifacts import Artifact, Stage
 from tasks.request import Progress, StageRequest
 from tasks.session import current_session
 from training.config import TrainingConfig
-from training.units import format_count
 
 STAGE = Stage("train", module="training.worker", resumable=True)
 

@@ -31,11 +31,3 @@ def parse_count(value: Any) -> Any:
 
 Count = Annotated[PositiveInt, Field(le=10**16), BeforeValidator(parse_count)]
 """At most ten thousand trillions, so that products with sizes stay within 64 bits."""
-
-
-def format_count(number: float) -> str:
-    """Three digits and a scale: 1_093_632 -> "1.09M"."""
-    for letter, scale in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("K", 10**3)):
-        if abs(number) >= scale:
-            return f"{number / scale:.3g}{letter}"
-    return f"{number:g}"
