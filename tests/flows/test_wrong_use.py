@@ -1,4 +1,4 @@
-"""Whatever a user gets wrong is answered in words and with the right exit code, never a traceback."""
+"""A mistake is answered in words and with the right exit code, never with a traceback."""
 
 import os
 import sys
