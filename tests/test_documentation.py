@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from flows.recipe import RecipeError, load_recipe
+
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -100,6 +102,18 @@ def test_every_other_command_of_the_docs_is_known_here():
     known = {"make", "mtnlg"}
     lines = [line.strip() for block in blocks("sh") for line in block.splitlines()]
     assert not [line for line in lines if line and line.split(" ")[0] not in known]
+
+
+def test_the_wrong_recipe_of_the_docs_has_the_faults_that_are_shown(workspace, monkeypatch):
+    monkeypatch.chdir(workspace)
+    wrong = [
+        "training.model.hiden_size=64",
+        "training.layout.tensor_parallel=8",
+        "training.sequence_length=256",
+    ]
+    with pytest.raises(RecipeError) as refused:
+        load_recipe("my.yaml", wrong)
+    assert f"mtnlg: {refused.value}\n" in (PROJECT / "docs/recipes.md").read_text(encoding="utf-8")
 
 
 def test_the_tour_of_the_code_names_files_that_exist():
