@@ -39,10 +39,6 @@ class Grid:
     def is_first_stage(self) -> bool:
         return self.pipeline_rank == 0
 
-    @property
-    def is_last_stage(self) -> bool:
-        return self.pipeline_rank == self.layout.pipeline_parallel - 1
-
 
 def initialize_grid(layout: LayoutConfig, *, timeout_s: float = 1800.0) -> Grid:
     """Join the other ranks and build the process groups of the layout.

@@ -32,7 +32,6 @@ class TokenizedSplit:
         num_samples: complete samples in it.
         sequence_length: S.
         vocab_size: size of the tokenizer's vocabulary, not padded.
-        end_of_text_id: the id that ends each document.
         tokenizer_sha256: digest of the tokenizer's file.
     """
 
@@ -45,7 +44,6 @@ class TokenizedSplit:
         summary = json.loads((tokenized / "shards.json").read_text(encoding="utf-8"))
         self.sequence_length = sequence_length
         self.vocab_size: int = summary["vocab_size"]
-        self.end_of_text_id: int = summary["end_of_text_id"]
         self.tokenizer_sha256: str = summary["tokenizer_sha256"]
         self.num_tokens: int = summary["splits"][split]["num_tokens"]
         self.num_samples = (self.num_tokens - 1) // sequence_length

@@ -34,7 +34,7 @@ def write_summary(
     model_flops = model_flops_per_token(config, vocab_size)
     hardware_flops = hardware_flops_per_token(config, vocab_size)
 
-    def utilisation(flops_per_token: float) -> float | None:
+    def utilization(flops_per_token: float) -> float | None:
         if peak.flops_per_second is None:
             return None
         return flops_per_token * tokens_per_second / peak.flops_per_second
@@ -50,8 +50,8 @@ def write_summary(
         "hardware_flops_per_token": hardware_flops,
         "flops_formula": FORMULA,
         "model_flops_per_second": model_flops * tokens_per_second,
-        "mfu": utilisation(model_flops),
-        "hfu": utilisation(hardware_flops),
+        "mfu": utilization(model_flops),
+        "hfu": utilization(hardware_flops),
         "peak_flops_per_second": peak.flops_per_second,
         "peak_source": peak.source,
         "layout": config.layout.model_dump(mode="json"),

@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> None:
         reduce_output=None,
         num_micro_batches=1,
     )
-    if grid.is_last_stage:
+    if grid.pipeline_rank == config.layout.pipeline_parallel - 1:
         parts = [torch.empty_like(logits_BSV) for _ in range(config.layout.tensor_parallel)]
         dist.all_gather(
             parts, logits_BSV.contiguous(), group=parallel_state.get_tensor_model_parallel_group()
