@@ -82,7 +82,7 @@ def run(
     Stages whose recipe, code and inputs are unchanged are reused; a run that was killed goes on
     where it stood.
     """
-    from flows.recipe import load_recipe
+    from flows.recipe_file import load_recipe
 
     loaded = load_recipe(recipe, override or ())
     forced = _forced_stages(from_stage, force or [])
@@ -223,7 +223,7 @@ def list_recipes(as_json: AsJson = False) -> None:
     """Name the built-in recipes."""
     import yaml
 
-    from flows.recipe import built_in_recipes
+    from flows.recipe_file import built_in_recipes
 
     loaded = {name: yaml.safe_load(text) for name, text in built_in_recipes().items()}
     described = {name: recipe.get("description", "") for name, recipe in loaded.items()}
@@ -241,7 +241,7 @@ def show_recipe(
     as_json: AsJson = False,
 ) -> None:
     """Print a recipe whole, defaults included: a start for one of your own."""
-    from flows.recipe import load_recipe
+    from flows.recipe_file import load_recipe
 
     loaded = load_recipe(recipe, override or ())
     if as_json:
@@ -290,7 +290,7 @@ def _print_json(value: Any) -> None:
 
 def main() -> None:
     """Entry point of the `mtnlg` command."""
-    from flows.recipe import RecipeError
+    from flows.recipe_faults import RecipeError
 
     try:
         _check_arguments()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.recipe import RecipeError, load_recipe
+from flows.recipe_faults import RecipeError
+from flows.recipe_file import load_recipe
 
 pytestmark = pytest.mark.slow
 

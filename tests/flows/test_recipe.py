@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from flows.recipe import RecipeError, built_in_recipes, load_recipe
+from flows.recipe_faults import RecipeError
+from flows.recipe_file import built_in_recipes, load_recipe
 
 
 def faults_of(recipe: str, *overrides: str) -> dict[str, str]:
