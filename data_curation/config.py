@@ -89,7 +89,7 @@ class LengthConfig(_Config):
     """Documents shorter or longer than this, in characters after cleaning, are dropped."""
 
     min_characters: PositiveInt = Field(512, description="The paper's value for web text.")
-    max_characters: PositiveInt | None = None
+    max_characters: PositiveInt | None = Field(None, description="Without bound if absent.")
 
     @model_validator(mode="after")
     def _bounds_leave_room(self) -> Self:
@@ -109,7 +109,9 @@ class LanguageConfig(_Config):
         min_length=1,
         description="Codes of langdetect: ISO 639-1, zh-cn, zh-tw; und where it tells none.",
     )
-    prefix_characters: PositiveInt = 1000
+    prefix_characters: PositiveInt = Field(
+        1000, description="Beginning of a document by which its language is told."
+    )
 
     @field_validator("keep")
     @classmethod
@@ -127,14 +129,20 @@ class DedupConfig(_Config):
     A pair of Jaccard similarity J becomes a candidate with probability 1 - (1 - J^rows)^bands.
     """
 
-    jaccard: float = Field(0.8, gt=0, le=1)
-    num_bands: PositiveInt = Field(14, ge=2, le=1000, description="At least 2.")
-    num_rows: PositiveInt = Field(8, le=100)
-    shingle_words: PositiveInt = Field(5, le=1000)
+    jaccard: float = Field(0.8, gt=0, le=1, description="Least similarity of near-duplicates.")
+    num_bands: PositiveInt = Field(
+        14, ge=2, le=1000, description="More bands propose more pairs: fewer are missed."
+    )
+    num_rows: PositiveInt = Field(
+        8, le=100, description="Hashes a band; more rows propose fewer pairs."
+    )
+    shingle_words: PositiveInt = Field(
+        5, le=1000, description="Consecutive words that make one shingle."
+    )
 
 
 class CurationConfig(_Config):
-    """From ingested to curated documents. Rules run in the order of the fields."""
+    """From ingested to curated documents. `decisions.RULES` is the order of the rules."""
 
     max_source_bytes: ByteSize | None = Field(
         None,
@@ -158,11 +166,13 @@ class TokenizerConfig(_Config):
     path: str | None = Field(
         None, description="A tokenizer.json, or a folder that holds one; trains one if absent."
     )
-    end_of_text: str = Field("<|endoftext|>", min_length=1)
+    end_of_text: str = Field(
+        "<|endoftext|>", min_length=1, description="Ends each document; no text encodes to it."
+    )
     sample_bytes: ByteSize = Field(
         ByteSize(50_000_000),
         gt=0,
-        description="Training reads at most this much text, seeded by id.",
+        description="Most text that the BPE is trained on, chosen by id.",
     )
     shard_bytes: ByteSize = Field(
         ByteSize(1_000_000_000), gt=0, description="Bound of one .bin file."

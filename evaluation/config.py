@@ -17,11 +17,15 @@ class EvaluationConfig(BaseModel):
     tasks: tuple[Literal["cloze", "continuation"], ...] = Field(
         ("cloze", "continuation"), min_length=1
     )
-    num_shots: tuple[Annotated[int, Field(ge=0, le=1000)], ...] = Field((0, 1, 4), min_length=1)
+    num_shots: tuple[Annotated[int, Field(ge=0, le=1000)], ...] = Field(
+        (0, 1, 4), min_length=1, description="Solved examples in a prompt; each task at each."
+    )
     num_items: PositiveInt = Field(
         300, le=1_000_000, description="Items per task, made from held-out text."
     )
-    batch_size: PositiveInt = Field(16, le=65_536)
+    batch_size: PositiveInt = Field(
+        16, le=65_536, description="Rows of a forward pass; scores do not depend on it."
+    )
     prompts: tuple[str, ...] = Field(
         ("Return the", "The function"), description="Prompts of the sample continuations."
     )

@@ -63,15 +63,18 @@ class LayoutConfig(_Config):
 class OptimizerConfig(_Config):
     """Adam with decoupled weight decay, cosine decay and clipping by global norm."""
 
-    learning_rate: PositiveFloat = 1e-3
-    min_learning_rate: NonNegativeFloat = 1e-4
-    warmup_tokens: Count = 50_000
-    decay_tokens: Count | None = Field(None, description="`train_tokens` if absent.")
-    weight_decay: NonNegativeFloat = 0.1
+    learning_rate: PositiveFloat = Field(1e-3, description="At the end of the warm-up.")
+    min_learning_rate: NonNegativeFloat = Field(1e-4, description="From `decay_tokens` on.")
+    warmup_tokens: Count = Field(50_000, description="Tokens of linear rise from zero.")
+    decay_tokens: Count | None = Field(
+        None,
+        description="Tokens, warm-up included, until the least rate; `train_tokens` if absent.",
+    )
+    weight_decay: NonNegativeFloat = Field(0.1, description="Of weights; not of biases and norms.")
     adam_beta1: float = Field(0.9, ge=0, lt=1)
     adam_beta2: float = Field(0.95, ge=0, lt=1)
     adam_epsilon: PositiveFloat = 1e-8
-    clip_grad_norm: PositiveFloat = 1.0
+    clip_grad_norm: PositiveFloat = Field(1.0, description="Largest global norm of gradients.")
 
 
 class TrainingConfig(_Config):
@@ -85,14 +88,16 @@ class TrainingConfig(_Config):
         4, le=1_000_000, description="Sequences per rank and forward pass."
     )
     global_batch: PositiveInt = Field(8, le=10_000_000, description="Sequences per optimizer step.")
-    train_tokens: Count = 1_000_000
+    train_tokens: Count = Field(1_000_000, description="Rounded up to whole optimizer steps.")
     checkpoint_interval_tokens: Count = 250_000
     validation_interval_tokens: Count = 250_000
     validation_tokens: Count = Field(50_000, description="Held-out tokens per validation.")
     precision: Literal["fp32", "bf16"] = Field(
         "bf16", description="bf16 keeps fp32 master weights and accumulates gradients in fp32."
     )
-    activation_checkpointing: bool = False
+    activation_checkpointing: bool = Field(
+        False, description="Keep only the input of each layer and compute the rest again."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
