@@ -16,7 +16,7 @@ from rich.table import Table
 from flows.recipe import Recipe
 from flows.stages import STAGE_INPUTS, request_for
 from tasks.artifacts import Artifact
-from tasks.store import ArtifactStore
+from tasks.store import FOLDER_DIGITS, ArtifactStore
 
 Outlook = Literal["reuse", "build", "resume", "unknown"]
 
@@ -71,5 +71,5 @@ def print_plan(recipe: Recipe, planned: list[PlannedStage]) -> None:
         "unknown": "[dim]known once what it reads is built[/]",
     }
     for entry in planned:
-        table.add_row(entry.stage, words[entry.outlook], (entry.key or "")[:16])
+        table.add_row(entry.stage, words[entry.outlook], (entry.key or "")[:FOLDER_DIGITS])
     console.print(table)

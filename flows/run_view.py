@@ -35,7 +35,10 @@ _LOOK: dict[str, tuple[str, str, str, str]] = {  # state: symbol, in ASCII, word
     "failed": ("✗", "x", "Failed", "red"),
 }
 _NAME_WIDTH, _CLOCK_WIDTH = 9, 7
+_MAX_WIDTH = 100  # Wider, the eye loses the line.
 _PLAIN_INTERVAL_S = 10.0
+_PLAIN_INTERVAL_SHARE = 1 / 20  # Of the time a stage has taken: a day's training is no flood.
+_PACE_KNOWN_AFTER_S = 3.0
 
 
 @dataclass
@@ -119,7 +122,7 @@ class RunView:
             if row.first is None:
                 row.first = (now, done)
             elapsed = self._elapsed(row)
-            silent = now - row.printed_s < max(_PLAIN_INTERVAL_S, elapsed / 20)
+            silent = now - row.printed_s < max(_PLAIN_INTERVAL_S, elapsed * _PLAIN_INTERVAL_SHARE)
             if not silent:
                 row.printed_s = now
             left = self._time_left(row)
@@ -162,7 +165,7 @@ class RunView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         with self._lock:
-            width = min(options.max_width, 100)
+            width = min(options.max_width, _MAX_WIDTH)
             ascii_only = options.ascii_only
             clock = format_clock(self._clock() - self._started_s)
             title = fit(self._title, width - len(clock) - 1)
@@ -207,7 +210,7 @@ class RunView:
             return ""
         since_s, first = row.first
         taken_s, gained = self._clock() - since_s, row.done - first
-        if taken_s < 3 or gained <= 0:
+        if taken_s < _PACE_KNOWN_AFTER_S or gained <= 0:
             return ""
         return f"{format_clock(taken_s * (row.total - row.done) / gained)} left"
 

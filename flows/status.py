@@ -17,7 +17,7 @@ from flows.recipe import Recipe
 from flows.stages import STAGES
 from flows.terminal_text import format_figures
 from tasks.runs import RunRecord, StageRecord
-from tasks.store import ArtifactStore
+from tasks.store import FOLDER_DIGITS, ArtifactStore
 
 _STYLES = {"built": "green", "stale": "yellow", "running": "cyan", "failed": "red"}
 
@@ -55,7 +55,7 @@ def print_status(status: dict[str, Any]) -> None:
         style = _STYLES.get(stage["status"], "dim")
         seconds = "" if stage["seconds"] is None else f"{stage['seconds']:.1f} s"
         what = stage["error"] or " · ".join(format_figures(stage["figures"]))
-        key = (stage["key"] or "")[:16]
+        key = (stage["key"] or "")[:FOLDER_DIGITS]
         table.add_row(stage["stage"], f"[{style}]{stage['status']}[/]", key, seconds, what)
     console.print(table)
     for text in filter(None, (status["error"], status["note"])):

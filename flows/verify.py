@@ -8,8 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from evaluation.units import format_bytes
 from flows.errors import WrongUseError
 from tasks.store import ArtifactStore
+
+MIN_KEY_DIGITS = 4
+"""Fewer digits name a key by accident."""
 
 
 def verify_artifacts(store: ArtifactStore, name: str | None) -> list[dict[str, Any]]:
@@ -47,13 +51,12 @@ def verify_artifacts(store: ArtifactStore, name: str | None) -> list[dict[str, A
 def print_verification(checked: list[dict[str, Any]]) -> None:
     """Show one line an artifact, and the faults below it."""
     table = Table(box=None, pad_edge=False)
-    for column, justify in (("", "left"), ("stage", "left"), ("key", "left")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    table.add_column("MB", justify="right")
+    for column in ("", "stage", "key"):
+        table.add_column(column)
+    table.add_column("size", justify="right")
     for entry in checked:
         mark = "[red]✗[/]" if entry["faults"] else "[green]✓[/]"
-        size = f"{entry['bytes'] / 1e6:.1f}"
-        table.add_row(mark, entry["stage"], entry["key"], size)
+        table.add_row(mark, entry["stage"], entry["key"], format_bytes(entry["bytes"]))
     console = Console()
     console.print(table if checked else "No artifacts yet; `mtnlg run quickstart` makes some.")
     for entry in checked:
@@ -62,5 +65,7 @@ def print_verification(checked: list[dict[str, Any]]) -> None:
 
 
 def _named(folder: Path, name: str) -> bool:
-    same_key = len(name) >= 4 and (folder.name.startswith(name) or name.startswith(folder.name))
+    same_key = len(name) >= MIN_KEY_DIGITS and (
+        folder.name.startswith(name) or name.startswith(folder.name)
+    )
     return same_key or name in (folder.parent.name, str(folder))

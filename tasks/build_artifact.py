@@ -18,6 +18,7 @@ from prefect.states import Completed
 from tasks.artifacts import Artifact
 from tasks.request import StageRequest
 from tasks.session import current_session
+from tasks.store import FOLDER_DIGITS
 
 
 @task(
@@ -67,5 +68,5 @@ def build_artifact(request: StageRequest) -> State[Artifact]:
     view.stage_finished(name, artifact.origin, seconds, artifact.manifest.figures)
     state_name = {"built": "Completed", "reused": "Reused", "resumed": "Resumed"}[artifact.origin]
     return Completed(
-        data=artifact, name=state_name, message=f"{artifact.key[:16]} {artifact.folder}"
+        data=artifact, name=state_name, message=f"{artifact.key[:FOLDER_DIGITS]} {artifact.folder}"
     )

@@ -66,6 +66,7 @@ from tasks.measure import Cost, measured
 Build = Callable[[Path], Mapping[str, Any]]
 
 FOLDER_DIGITS = 16
+"""Digits of a key that name its folder, and that people are shown."""
 
 # Packages whose version may show in an output; recorded, not part of the key.
 RECORDED_PACKAGES = (
