@@ -7,6 +7,7 @@ that needs them, so that `mtnlg --help` answers at once.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -285,13 +286,17 @@ def _store(root: Path) -> ArtifactStore:
 
 
 def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    encoding = sys.stdout.encoding or "ascii"
+    # What the encoding lacks would come out as question marks.
+    escaped = not encoding.lower().startswith("utf")
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=escaped, default=str))
 
 
 def main() -> None:
     """Entry point of the `mtnlg` command."""
     from flows.recipe_faults import RecipeError
 
+    _mend_streams()
     try:
         _check_arguments()
         app()
@@ -304,6 +309,21 @@ def main() -> None:
         _fail(f"{named}{error.strerror or error}", 1)
     except KeyboardInterrupt:
         _fail("interrupted; run the same command again to go on", 130)
+
+
+def _mend_streams() -> None:
+    """Let output go nowhere where it was closed, and say what the terminal lacks letters for."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest that is free: otherwise the next file opened would get what is printed.
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _check_arguments() -> None:

@@ -28,10 +28,10 @@ def words_to_file(file: Path, *, quiet: bool) -> Iterator[Console]:
     """
     before = {number: os.dup(number) for number in (_STANDARD_OUTPUT, _STANDARD_ERROR)}
     shown = before[_STANDARD_ERROR if quiet else _STANDARD_OUTPUT]
-    encoding = sys.stdout.encoding
+    encoding, errors = sys.stdout.encoding, sys.stdout.errors
     log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        with open(shown, "w", encoding=encoding, closefd=False) as terminal:
+        with open(shown, "w", encoding=encoding, errors=errors, closefd=False) as terminal:
             _point_at(dict.fromkeys(before, log))
             yield Console(file=terminal)
     finally:

@@ -24,6 +24,7 @@ from typing import BinaryIO, Self
 from infra.processes import end_processes, guarded_command
 
 START_DEADLINE_S = 120.0
+GIVEN_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
 
 _IDLE_SERVICES = (
@@ -97,12 +98,18 @@ class PrefectServer:
         Raises:
             ServerError: it ended, or did not answer in time.
         """
-        deadline = time.monotonic() + START_DEADLINE_S
+        if not self.url.startswith(("http://", "https://")):
+            raise ServerError(
+                f"PREFECT_API_URL is {self.url!r}, no http address; correct or unset it"
+            )
+        # One that is given should be there already; one's own takes long on a busy machine.
+        patience_s = GIVEN_DEADLINE_S if self._given_url else START_DEADLINE_S
+        deadline = time.monotonic() + patience_s
         while not _answers(f"{self.url}/health"):
             if self._process is not None and self._process.poll() is not None:
                 raise ServerError(self._explain(f"ended with code {self._process.returncode}"))
             if time.monotonic() > deadline:
-                raise ServerError(self._explain(f"did not answer within {START_DEADLINE_S:.0f} s"))
+                raise ServerError(self._explain(f"did not answer within {patience_s:.0f} s"))
             time.sleep(0.05)
         self._unlock()
 

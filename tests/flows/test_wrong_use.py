@@ -1,6 +1,9 @@
 """A mistake is answered in words and with the right exit code, never with a traceback."""
 
+import json
 import os
+import shlex
+import subprocess
 import sys
 
 import pytest
@@ -83,3 +86,22 @@ def test_results_that_are_gone_are_named(mtnlg, tmp_path, monkeypatch):
     said = mtnlg(1, "report", "--root", "data")
     assert "artifacts/report/0123456789abcdef" in said
     assert "mtnlg run mine.yaml" in said
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_fault(redirection):
+    command = f"{shlex.quote(sys.executable)} -m flows.cli recipes list {redirection}"
+    done = subprocess.run(command, shell=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_terminal_without_the_letters_is_no_fault():
+    show = [sys.executable, "-m", "flows.cli", "recipes", "show", "quickstart"]
+    wide = ["-o", "description=naïve · 文"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(show + wide, env=environment, capture_output=True, check=True)
+    assert "naïve · ?".encode("latin-1") in done.stdout
+    done = subprocess.run(
+        [*show, *wide, "--json"], env=environment, capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)["description"] == "naïve · 文"

@@ -79,3 +79,9 @@ def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path):
     (home / "prefect.db").write_bytes(b"no database at all, however long it is" * 100)
     with PrefectServer(home) as server, pytest.raises(ServerError, match=r"server\.log"):
         server.wait_ready()
+
+
+def test_an_address_that_is_none_is_refused_by_the_name_of_its_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", "banana")
+    with pytest.raises(ServerError, match="PREFECT_API_URL is 'banana'"):
+        PrefectServer(tmp_path).wait_ready()
