@@ -93,9 +93,12 @@ def run(
         return
     from flows.run import run_recipe
 
-    result = run_recipe(
-        loaded, command=command, root=root, forced_stages=forced, verbose=verbose, quiet=as_json
-    )
+    try:
+        result = run_recipe(
+            loaded, command=command, root=root, forced_stages=forced, verbose=verbose, quiet=as_json
+        )
+    except KeyboardInterrupt:  # Typer would end in silence.
+        _fail(f"interrupted; go on where it stood with: {command}", 130)
     if as_json:
         _print_json(result)
 

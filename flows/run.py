@@ -13,7 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -80,7 +80,9 @@ def run_recipe(
         record.finish("interrupted", "ended by SIGTERM")
         raise
     except Exception as error:
-        record.finish("failed", str(error))
+        # On a disk that is full this may fail as well; what is told is why the run failed.
+        with suppress(OSError):
+            record.finish("failed", str(error))
         log = "" if verbose else f"The log is {_log_file(record)}. "
         raise RunFailedError(f"{error}\n  {log}Run again with: {command}") from error
 

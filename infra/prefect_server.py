@@ -88,7 +88,7 @@ class PrefectServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.settings(), **_server_settings()},
+                env={**_foreign_environment(), **self.settings(), **_server_settings()},
                 process_group=0,
             )
 
@@ -157,6 +157,11 @@ class PrefectServer:
             f"{where} {what}; its log is {self.log_file}.\n"
             f"  If its database is damaged, delete {self._home}: only its history of runs is there."
         )
+
+
+def _foreign_environment() -> dict[str, str]:
+    """All but Prefect's own settings: another database, say, that the user has for other work."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
 
 
 def _server_settings() -> dict[str, str]:

@@ -53,6 +53,14 @@ def test_the_server_answers_and_is_gone_after_stop(home):
         is_healthy(server)
 
 
+def test_the_users_own_prefect_settings_do_not_reach_the_server(home, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_DATABASE_CONNECTION_URL", "nonsense")
+    monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "NONSENSE")
+    with PrefectServer(home) as server:
+        server.wait_ready()
+        assert is_healthy(server)
+
+
 def test_kill_9_of_its_owner_ends_the_server(start, wait_until, gone, home):
     process = start(HOLDER.format(home=str(home)))
     server = int(process.stdout.readline().split()[0])
