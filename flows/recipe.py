@@ -24,7 +24,8 @@ class RunConfig(BaseModel):
         2, le=1024, description="Processes for ingest, curation, tokenization."
     )
     launcher: Launcher = Field(
-        "fork", description="fork starts CPU ranks in a third of the time; GPUs need torchrun."
+        "fork",
+        description="fork is three times as fast to start, and hides GPUs; torchrun uses them.",
     )
 
 

@@ -58,7 +58,8 @@ def evaluate_request(
 
     return StageRequest(
         stage=STAGE,
-        config={"evaluation": config.model_dump(mode="json"), "seed": seed},
+        # How many prompts run at once changes no score.
+        config={"evaluation": config.model_dump(mode="json", exclude={"batch_size"}), "seed": seed},
         inputs={
             "export": exported,
             "tokenize": tokenized,

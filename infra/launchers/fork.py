@@ -4,7 +4,7 @@
 
 Importing torch, DeepSpeed and megatron-core takes seconds, on two cores half a minute for eight
 ranks. Forking after one import takes that once. It is for CPUs only: a process that has touched
-CUDA must not be forked.
+CUDA must not be forked, so GPUs are hidden from the ranks.
 
 Rank 0 keeps this process's standard output; everything else goes to one log file a rank. The
 first rank that fails ends all: this process then exits with 1 and says which rank, why, and what
@@ -34,11 +34,9 @@ def main(arguments: list[str]) -> int:
     """Run a job; return its exit code."""
     num_ranks, log_folder, module_name, module_arguments = _parse(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     log_folder.mkdir(parents=True, exist_ok=True)
     module = importlib.import_module(module_name)
-    if _cuda_is_available():
-        print("run.launcher: fork cannot start CUDA ranks; use torchrun", file=sys.stderr)
-        return 2
     port = _free_port()
     ranks: dict[int, int] = {}
     for rank in range(num_ranks):
@@ -137,11 +135,6 @@ def _parse(arguments: list[str]) -> tuple[int, Path, str, list[str]]:
             return int(number), Path(folder), module, rest
     print(__doc__, file=sys.stderr)
     sys.exit(2)
-
-
-def _cuda_is_available() -> bool:
-    torch = sys.modules.get("torch")
-    return bool(torch and torch.cuda.is_available())
 
 
 def _free_port() -> int:
