@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from transformers import LogitsProcessorList
 
 from evaluation.language_model import LanguageModel
 
@@ -84,6 +85,7 @@ def continue_prompt(
 
     Raises:
         SettingsError: a setting is out of range, or the prompt leaves no room in the context.
+        ValueError: the model's logits are not finite.
     """
     _check_settings(max_new_tokens, temperature, top_k, top_p, seed)
     tokens = model.tok_encode(prompt) or [model.eot_token_id]
@@ -110,6 +112,7 @@ def continue_prompt(
             max_new_tokens=min(max_new_tokens, room),
             eos_token_id=model.eot_token_id,
             pad_token_id=model.eot_token_id,
+            logits_processor=LogitsProcessorList([lambda _tokens, logits: model.finite(logits)]),
             **sampling,
         )
     new = generated_1T[0, len(tokens) :].tolist()

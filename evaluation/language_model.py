@@ -222,7 +222,7 @@ class LanguageModel(TemplateLM):
             tokens_BT = torch.from_numpy(
                 windows_NT[first : first + self.batch_size].astype(np.int64)
             ).to(self.gpt2.device)
-            logits_BTV = self._finite(self.gpt2(tokens_BT[:, :-1], use_cache=False).logits)
+            logits_BTV = self.finite(self.gpt2(tokens_BT[:, :-1], use_cache=False).logits)
             nats = torch.nn.functional.cross_entropy(
                 logits_BTV.flatten(0, 1), tokens_BT[:, 1:].flatten(), reduction="none"
             )
@@ -254,9 +254,15 @@ class LanguageModel(TemplateLM):
             use_cache=False,
         ).last_hidden_state
         hidden_PH = hidden_BTH[batch.rows_P.to(device), batch.columns_P.to(device)]
-        return self._finite(self.gpt2.lm_head(hidden_PH))
+        return self.finite(self.gpt2.lm_head(hidden_PH))
 
-    def _finite(self, logits: Tensor) -> Tensor:
+    @staticmethod
+    def finite(logits: Tensor) -> Tensor:
+        """The logits as they are.
+
+        Raises:
+            ValueError: one is infinite or no number.
+        """
         if not bool(torch.isfinite(logits).all()):
             raise ValueError(
                 "the model gives logits that are not finite: its weights are damaged, or training "

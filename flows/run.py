@@ -68,8 +68,9 @@ def run_recipe(
             f"nothing can be written to {root}: {error.strerror}.\n"
             "  Free space on its disk, or name another folder with --root."
         ) from error
+    received: list[int] = []
     try:
-        with _terminated_like_interrupted(), _terminal(record, verbose, quiet) as console:
+        with _ended_in_order(received), _terminal(record, verbose, quiet) as console:
             artifacts = _run_stages(recipe, record, console, frozenset(forced_stages))
             record.finish("completed")
             return _results(record, artifacts, None if quiet else console)
@@ -80,6 +81,10 @@ def run_recipe(
         record.finish("interrupted", "ended by SIGTERM")
         raise
     except Exception as error:
+        if received:
+            # Ctrl-C can strike inside compiled code that takes it for an error of its own.
+            record.finish("interrupted")
+            raise KeyboardInterrupt from error
         # On a disk that is full this may fail as well; what is told is why the run failed.
         with suppress(OSError):
             record.finish("failed", str(error))
@@ -162,14 +167,23 @@ def _results(
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the run in order, as Ctrl-C does."""
+def _ended_in_order(received: list[int]) -> Iterator[None]:
+    """Let SIGTERM end the run in order, as Ctrl-C does; list the signals that came."""
 
-    def stop(number: int, _frame: FrameType | None) -> None:
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
         sys.exit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, terminate)}
+    # In a shell's background it may be ignored, and should stay so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -118,6 +118,13 @@ def test_settings_out_of_range_are_refused(model: LanguageModel, setting: str, v
         continue_prompt(model, "Some words", **{**SAMPLING, setting: value})
 
 
+@pytest.mark.parametrize("settings", [SAMPLING, GREEDY])
+def test_a_model_that_diverged_is_refused(export_gpt2, settings: dict[str, Any]) -> None:
+    model = LanguageModel.load(export_gpt2(lambda gpt2: gpt2.transformer.ln_f.bias.fill_(math.nan)))
+    with pytest.raises(ValueError, match="not finite"):
+        continue_prompt(model, "Some words", **settings)
+
+
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_damaged_model_folder_is_refused_by_name(random_gpt2: Path, tmp_path: Path, name: str):
     folder = tmp_path / "model"
