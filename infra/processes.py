@@ -23,6 +23,9 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 
+GUARDED_PROCESS = "MTNLG_GUARDED_PROCESS"
+"""Environment variable: process id of the guarded command, for what it starts."""
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -51,6 +54,10 @@ def worker_pool(num_workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes that end with this one.
 
     Workers are spawned, not forked: this process may run threads, whose locks a fork would copy.
+    Each computes in one thread. An error in the body of the `with` statement ends them at once.
+
+    Enter it, and submit to it, in a thread that lives as long as the pool: workers end with the
+    thread that made them.
     """
     pool = ProcessPoolExecutor(
         num_workers,
@@ -60,12 +67,13 @@ def worker_pool(num_workers: int) -> Iterator[ProcessPoolExecutor]:
     )
     try:
         yield pool
+        pool.shutdown()
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Killed before shutdown: that forgets the workers, and waits for what they are doing.
         for process in list((pool._processes or {}).values()):
             process.kill()
+        pool.shutdown(cancel_futures=True)
         raise
-    pool.shutdown()
 
 
 def end_processes(processes: Sequence[subprocess.Popen[bytes]], *, within_s: float) -> None:
@@ -84,6 +92,8 @@ def end_processes(processes: Sequence[subprocess.Popen[bytes]], *, within_s: flo
 
 def _start_worker(parent: int) -> None:
     die_with_parent(parent)
+    # There is a worker a core; a library that starts a thread a core in each only slows them all.
+    os.environ.update(OMP_NUM_THREADS="1", RAYON_NUM_THREADS="1")
     # Ctrl-C reaches the whole terminal; the parent decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -100,6 +110,7 @@ def _execute_guarded(arguments: Sequence[str]) -> None:
     if sys.platform != "linux":
         # The watching thread would not survive exec: stay, and end the command with us.
         sys.exit(subprocess.call(command))
+    os.environ[GUARDED_PROCESS] = str(os.getpid())
     os.execvp(command[0], command)
 
 

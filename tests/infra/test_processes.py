@@ -2,6 +2,9 @@
 
 import os
 import signal
+import time
+
+import pytest
 
 from infra.processes import worker_pool
 
@@ -51,13 +54,17 @@ def test_a_guarded_command_ends_with_the_process_that_started_it(start, wait_unt
     assert wait_until(lambda: gone([child]))
 
 
-def test_an_error_in_the_block_ends_the_workers_at_once(wait_until, gone):
-    workers = []
-    try:
-        with worker_pool(1) as pool:
-            workers.append(pool.submit(os.getpid).result())
-            pool.submit(signal.pause)
-            raise KeyError("stop")
-    except KeyError:
-        pass
-    assert wait_until(lambda: gone(workers))
+def test_an_error_in_the_block_ends_workers_that_are_busy(wait_until, gone):
+    with pytest.raises(KeyError, match="stop"), worker_pool(1) as pool:
+        workers = [pool.submit(os.getpid).result()]
+        busy = pool.submit(time.sleep, 60)
+        assert wait_until(busy.running)
+        started = time.monotonic()
+        raise KeyError("stop")
+    assert gone(workers)
+    assert time.monotonic() - started < 5
+
+
+def test_a_worker_computes_in_one_thread():
+    with worker_pool(1) as pool:
+        assert pool.submit(os.getenv, "OMP_NUM_THREADS").result() == "1"
