@@ -13,6 +13,7 @@ it last wrote. If this process ends, by whatever signal, so do all ranks.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -29,6 +30,13 @@ from infra.processes import die_with_parent
 GRACE_S = 20.0
 """How long ranks may take to end after SIGTERM before they are killed."""
 
+SETTLE_S = 0.2
+"""How long to wait after a first failure for others, to tell the cause from what it caused."""
+
+
+_ABORTED = -signal.SIGABRT
+_RANK_BYTES = 4
+
 
 def main(arguments: list[str]) -> int:
     """Run a job; return its exit code."""
@@ -38,6 +46,11 @@ def main(arguments: list[str]) -> int:
     log_folder.mkdir(parents=True, exist_ok=True)
     module = importlib.import_module(module_name)
     port = _free_port()
+    raised, raise_here = os.pipe()
+    os.set_blocking(raised, False)
+    # A collection in a rank would write to every object, and so copy the pages that ranks share.
+    gc.collect()
+    gc.freeze()
     ranks: dict[int, int] = {}
     for rank in range(num_ranks):
         parent = os.getpid()
@@ -45,9 +58,9 @@ def main(arguments: list[str]) -> int:
         pid = os.fork()
         if pid == 0:
             die_with_parent(parent)
-            _run_rank(module, module_arguments, rank, num_ranks, port, log_folder)
+            _run_rank(module, module_arguments, rank, num_ranks, port, log_folder, raise_here)
         ranks[pid] = rank
-    return _Supervisor(ranks, log_folder).wait()
+    return _Supervisor(ranks, log_folder, raised).wait()
 
 
 def _run_rank(
@@ -57,8 +70,9 @@ def _run_rank(
     num_ranks: int,
     port: int,
     log_folder: Path,
+    raised: int,
 ) -> None:
-    """Be one rank; never returns."""
+    """Be one rank; never returns. A rank that raises first writes its number to `raised`."""
     code = 1
     try:
         redirect_output(log_folder, rank)
@@ -73,8 +87,11 @@ def _run_rank(
         module.main(arguments)
         code = 0
     except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if code:
+            os.write(raised, rank.to_bytes(_RANK_BYTES, "big"))
     except BaseException:
+        os.write(raised, rank.to_bytes(_RANK_BYTES, "big"))
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -84,27 +101,34 @@ def _run_rank(
 
 
 class _Supervisor:
-    """Waits for ranks; the first failure, or a signal to stop, ends them all."""
+    """Waits for ranks; the first failure, or a signal to stop, ends them all.
 
-    def __init__(self, ranks: dict[int, int], log_folder: Path) -> None:
+    A rank that fails makes its peers fail within milliseconds, and the kernel does not say who was
+    first. So failures are gathered for a moment: a rank that was struck by a signal is the cause,
+    else the one that raised first, as told by the order in which ranks wrote to a pipe.
+    """
+
+    def __init__(self, ranks: dict[int, int], log_folder: Path, raised: int) -> None:
         self._running = ranks
         self._log_folder = log_folder
+        self._raised = raised
+        self._failed: dict[int, int] = {}
         self._stopped_by: int | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 
     def wait(self) -> int:
         while self._running and self._stopped_by is None:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                time.sleep(0.05)
-                continue
-            rank = self._running.pop(pid)
-            code = os.waitstatus_to_exitcode(status)
-            if code != 0:
+            self._reap()
+            if self._failed:
+                time.sleep(SETTLE_S)
+                self._reap()
+                rank = self._first_to_fail()
+                code = self._failed.get(rank, 1)
                 self._end_all(signal.SIGKILL)
                 print(describe_failure(self._log_folder, rank, code), file=sys.stderr)
                 return 1
+            time.sleep(0.05)
         if self._stopped_by is not None:
             self._end_all(signal.SIGTERM)
             return 128 + self._stopped_by
@@ -113,20 +137,36 @@ class _Supervisor:
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         self._stopped_by = number
 
+    def _reap(self) -> None:
+        while self._running:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            rank, code = self._running.pop(pid), os.waitstatus_to_exitcode(status)
+            if code != 0:
+                self._failed[rank] = code
+
+    def _first_to_fail(self) -> int:
+        # A library aborts a rank whose peers are gone: that is an effect, like an exception.
+        struck = [rank for rank, code in self._failed.items() if code < 0 and code != _ABORTED]
+        try:
+            written = os.read(self._raised, _RANK_BYTES)
+        except BlockingIOError:
+            written = b""
+        raised = [int.from_bytes(written, "big")] if written else []
+        return [*struck, *raised, *self._failed][0]
+
     def _end_all(self, number: signal.Signals) -> None:
         deadline = time.monotonic() + GRACE_S
         for pid in self._running:
             os.kill(pid, number)
         while self._running:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-            if pid:
-                self._running.pop(pid)
-            elif time.monotonic() > deadline:
-                number, deadline = signal.SIGKILL, deadline + GRACE_S
-                for left in self._running:
-                    os.kill(left, number)
-            else:
-                time.sleep(0.05)
+            self._reap()
+            if time.monotonic() > deadline:
+                deadline += GRACE_S
+                for pid in self._running:
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
 
 
 def _parse(arguments: list[str]) -> tuple[int, Path, str, list[str]]:

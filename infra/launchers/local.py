@@ -65,7 +65,7 @@ def run_ranks(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONUNBUFFERED": "1"},
             # Ctrl-C is for us alone: we end the ranks in order.
             process_group=0,
         )
@@ -100,6 +100,8 @@ def _torchrun_command(
     return [
         *(sys.executable, "-m", "torch.distributed.run"),
         *("--standalone", "--nproc-per-node", str(num_ranks), "--no-python"),
+        # By default ranks meet at this host's name, which not every network can resolve.
+        *("--local-addr", "127.0.0.1"),
         *(sys.executable, "-m", "infra.launchers.torchrun_rank"),
         *(str(log_folder), module, *arguments),
     ]

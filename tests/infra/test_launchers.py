@@ -8,7 +8,7 @@ import pytest
 from infra.launchers.local import JobFailed, run_ranks
 
 MODULE = """
-import os, signal, sys, time
+import fcntl, os, signal, sys, time
 
 def main(arguments):
     rank = int(os.environ["RANK"])
@@ -19,8 +19,27 @@ def main(arguments):
             raise ValueError("no more of this")
         case ["kill"] if rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
+    if arguments[0].startswith("cascade"):
+        cascade(rank, *arguments)
     if arguments[0] in ("raise", "kill", "sleep"):
         time.sleep(60)
+
+def cascade(rank, how, file):
+    # Rank 2 fails, and the kernel lets go of its lock: as with a lost connection, peers notice.
+    lock = open(file, "a")
+    if rank == 2:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        open(file + ".held", "w").close()
+        time.sleep(0.3)
+        if how == "cascade-kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError("the cause")
+    while not os.path.exists(file + ".held"):
+        time.sleep(0.01)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    if rank == 1:
+        os.abort()
+    raise ConnectionError("an effect")
 """
 
 JOB = """
@@ -40,11 +59,11 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "ranked_module.py").write_text(MODULE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    def run(argument: str, launcher: str) -> list[str]:
+    def run(argument: str, launcher: str, *more: str) -> list[str]:
         lines = []
         run_ranks(
             "ranked_module",
-            [argument],
+            [argument, *more],
             num_ranks=3,
             launcher=launcher,
             log_folder=tmp_path / "logs",
@@ -77,6 +96,19 @@ def test_a_rank_that_is_killed_is_named_with_its_signal(job, launcher):
         job("kill", launcher)
 
 
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("cascade-kill", "rank 2 was killed by SIGKILL"),
+        ("cascade-raise", r"rank 2 ended with exit code 1(.|\n)*the cause"),
+    ],
+)
+def test_the_rank_that_failed_first_is_named_not_those_it_took_along(job, tmp_path, how, message):
+    for attempt in range(5):
+        with pytest.raises(JobFailed, match=message):
+            job(how, "fork", str(tmp_path / f"failed-{attempt}"))
+
+
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("victim", ["caller", "launcher"])
 def test_kill_9_anywhere_leaves_no_rank_behind(
@@ -87,6 +119,16 @@ def test_kill_9_anywhere_leaves_no_rank_behind(
     assert wait_until(lambda: len(descendants(process.pid)) >= 4)
     below = descendants(process.pid)
     (process if victim == "caller" else _first_child(process.pid)).send_signal(signal.SIGKILL)
+    assert wait_until(lambda: gone(below), 10)
+
+
+def test_torchrun_killed_while_its_ranks_start_leaves_none_behind(
+    start, wait_until, gone, descendants, tmp_path, job
+):
+    process = start(JOB.format(launcher="torchrun", logs=str(tmp_path / "logs")))
+    assert wait_until(lambda: len(descendants(process.pid)) == 4, 60)
+    below = descendants(process.pid)
+    _first_child(process.pid).kill()
     assert wait_until(lambda: gone(below), 10)
 
 
