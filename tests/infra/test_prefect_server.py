@@ -1,5 +1,6 @@
 """The run's own Prefect server: ready when it says so, and gone when the run is."""
 
+import os
 import signal
 import urllib.request
 
@@ -20,8 +21,9 @@ time.sleep(60)
 
 
 @pytest.fixture(autouse=True)
-def no_server_given(monkeypatch):
+def no_server_given(monkeypatch, tmp_path):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_PROFILES_PATH", str(tmp_path / "profiles.toml"))
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +77,33 @@ def test_a_given_server_is_used_and_none_started(monkeypatch, tmp_path):
     server = PrefectServer(tmp_path / "home")
     server.start()
     with pytest.raises(
-        ServerError, match=r"127\.0\.0\.1:1/api did not answer .* unset PREFECT_API"
+        ServerError, match=r"127\.0\.0\.1:1/api did not answer .* unset PREFECT_API_URL"
     ):
         server.wait_ready()
     assert not (tmp_path / "home").exists()
+
+
+def test_the_server_of_the_active_profile_is_used_with_the_users_own_settings(tmp_path):
+    (tmp_path / "profiles.toml").write_text(
+        'active = "ours"\n[profiles.ours]\nPREFECT_API_URL = "http://127.0.0.1:1/api"\n'
+        '[profiles.theirs]\nPREFECT_API_URL = "http://127.0.0.1:2/api"\n'
+    )
+    server = PrefectServer(tmp_path / "home")
+    server.start()
+    assert server.url == "http://127.0.0.1:1/api"
+    assert "PREFECT_HOME" not in server.settings()
+    assert not (tmp_path / "home").exists()
+
+
+def test_neither_a_proxy_nor_the_users_database_comes_into_it(start, home, tmp_path):
+    theirs = tmp_path / "theirs.db"
+    environment = {
+        "http_proxy": "http://127.0.0.1:1",
+        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{theirs}",
+    }
+    process = start(HOLDER.format(home=str(home)), env={**os.environ, **environment})
+    assert "http://127.0.0.1" in process.stdout.readline()
+    assert not theirs.exists()
 
 
 def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path):
