@@ -189,7 +189,7 @@ def _score_sentences(scores: Sequence[Mapping[str, Any]]) -> list[str]:
         for row in scores:
             if row["standing"] == standing:
                 sentences.append(
-                    f"{_capital(row['task'])} at {shots(row['num_shots'])}: "
+                    f"{_capital(_measured(row))} at {shots(row['num_shots'])}: "
                     f"{format_percent(row['value'])} (95 % interval {100 * row['low_95']:.1f} to "
                     f"{100 * row['high_95']:.1f} %, n = {row['n']}) is {standing} "
                     f"{_reference(row)}."
@@ -197,17 +197,18 @@ def _score_sentences(scores: Sequence[Mapping[str, Any]]) -> list[str]:
     level: dict[str, list[str]] = {}
     for row in scores:
         if row["standing"] == "at":
-            level.setdefault(row["task"], []).append(str(row["num_shots"]))
+            level.setdefault(_measured(row), []).append(str(row["num_shots"]))
     if sum(map(len, level.values())) == len(scores):
+        tasks = list(dict.fromkeys(row["task"] for row in scores))
         sentences.append(
-            f"{_capital(join_words(list(level)))} accuracy sits at its baseline: no score can be "
+            f"{_capital(join_words(tasks))} accuracy sits at its baseline: no score can be "
             "told from the best of chance and n-gram baselines by its 95 % interval. "
             "Accuracy does not show that this model learned."
         )
     elif level:
         named = [
-            f"{task} at {join_words(numbers)} shot{'' if numbers == ['1'] else 's'}"
-            for task, numbers in level.items()
+            f"{measured} at {join_words(numbers)} shot{'' if numbers == ['1'] else 's'}"
+            for measured, numbers in level.items()
         ]
         sentences.append(
             f"{_capital(join_words(named))} cannot be told from the best of chance and n-gram "
@@ -225,6 +226,12 @@ def _reference(row: Mapping[str, Any]) -> str:
     value = format_percent(row["best_reference_value"])
     name = row["best_reference"]
     return f"chance, {value}" if name == "chance" else f"the {name} baseline, {value}"
+
+
+def _measured(score: Mapping[str, Any]) -> str:
+    """What a score measures, in words."""
+    metric = {"acc": "accuracy", "acc_norm": "length-normalised accuracy"}
+    return f"{score['task']} {metric.get(score['metric'], score['metric'])}"
 
 
 def _capital(text: str) -> str:

@@ -121,16 +121,17 @@ def _run_stages(
             forced_stages=forced_stages,
             log_folder=record.folder,
         )
-        server.wait_ready()
         try:
             with open_session(session):
-                return _run_flow(recipe, record.command, root)
+                return _run_flow(recipe, record.command, root, server)
         except Exception:
             traceback.print_exc()
             raise
 
 
-def _run_flow(recipe: Recipe, command: str, root: Path) -> dict[str, Artifact]:
+def _run_flow(
+    recipe: Recipe, command: str, root: Path, server: PrefectServer
+) -> dict[str, Artifact]:
     # Prefect reads its settings when it is imported, so only now that they are set.
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
@@ -138,6 +139,7 @@ def _run_flow(recipe: Recipe, command: str, root: Path) -> dict[str, Artifact]:
 
     from flows.pretrain import pretrain
 
+    server.wait_ready()  # It started while all this was imported.
     try:
         # A heartbeat thread costs each flow up to a second, and nobody listens to it here.
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):

@@ -456,10 +456,13 @@ def test_a_score_stands_above_only_if_its_whole_interval_does(
         ("continuation", 4): "at",
     }
     assert (
-        "Continuation at 0 shots: 43.0 % (95 % interval 37.5 to 48.7 %, n = 300) is above the "
-        "bigram baseline, 31.0 %." in page.words
+        "Continuation accuracy at 0 shots: 43.0 % (95 % interval 37.5 to 48.7 %, n = 300) is above "
+        "the bigram baseline, 31.0 %." in page.words
     )
-    assert "Cloze at 0 and 4 shots and continuation at 1 and 4 shots cannot be told" in page.words
+    assert (
+        "Cloze accuracy at 0 and 4 shots and continuation accuracy at 1 and 4 shots cannot be told"
+        in page.words
+    )
 
 
 def test_scores_at_their_baselines_are_called_so(run: dict[str, Any], out: Path) -> None:
