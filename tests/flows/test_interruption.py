@@ -12,6 +12,14 @@ from flows.run import run_recipe
 from tasks.runs import latest
 
 
+@pytest.fixture(autouse=True)
+def in_the_foreground():
+    """A shell's background job ignores Ctrl-C, and so would a run in it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_that_a_library_takes_for_its_own_error_is_one(tmp_path, monkeypatch, number):
     def strike(*_arguments: object) -> None:
