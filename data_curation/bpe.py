@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from data_curation.config import TokenizerConfig
+from data_curation.faults import faults_of
 
 # GPT-2's two files, under the names that OpenAI and Hugging Face give them.
 GPT2_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
@@ -126,11 +128,7 @@ def tokenizer_faults(config: TokenizerConfig) -> list[str]:
     """What is wrong with the tokenizer that a recipe names, found before any work."""
     if config.path is None:
         return []
-    try:
-        load_bpe(config)
-    except ValueError as error:
-        return [str(error)]
-    return []
+    return faults_of(partial(load_bpe, config))
 
 
 def save_bpe(tokenizer: Tokenizer, end_of_text: str, folder: Path) -> None:

@@ -16,10 +16,12 @@ import re
 import sysconfig
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from data_curation.config import InstalledDocumentationSource
+from data_curation.faults import faults_of
 from data_curation.readers.text_folder import read_text_file
 from data_curation.readers.units import InputFile, Record, Rejection, Unit, whole_files
 
@@ -55,13 +57,8 @@ class InstalledDocumentationReader:
         return list(files.values())
 
     def faults(self) -> list[str]:
-        faults = []
-        for package in self._source.packages:
-            try:
-                _roots_of(package)
-            except ValueError as error:
-                faults.append(str(error))
-        return faults
+        packages = self._source.packages
+        return [fault for name in packages for fault in faults_of(partial(_roots_of, name))]
 
     def units(self) -> list[Unit]:
         return whole_files(self.files())

@@ -17,6 +17,7 @@ import orjson
 import zstandard
 
 from data_curation.config import JsonLinesSource
+from data_curation.faults import faults_of
 from data_curation.readers.paths import find_files
 from data_curation.readers.units import InputFile, Record, Rejection, Unit, whole_files
 
@@ -40,11 +41,7 @@ class JsonLinesReader:
         return find_files(self._source.path, SUFFIXES)
 
     def faults(self) -> list[str]:
-        try:
-            self.files()
-        except ValueError as error:
-            return [str(error)]
-        return []
+        return faults_of(self.files)
 
     def units(self) -> list[Unit]:
         return whole_files(self.files())

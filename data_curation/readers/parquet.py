@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_curation.config import ParquetSource
+from data_curation.faults import faults_of
 from data_curation.readers.paths import find_files
 from data_curation.readers.units import InputFile, Record, Rejection, Unit
 
@@ -30,11 +31,7 @@ class ParquetReader:
         return find_files(self._source.path, SUFFIXES)
 
     def faults(self) -> list[str]:
-        try:
-            self._metadata(self.files()[0])
-        except ValueError as error:
-            return [str(error)]
-        return []
+        return faults_of(lambda: self._metadata(self.files()[0]))
 
     def units(self) -> list[Unit]:
         units = []

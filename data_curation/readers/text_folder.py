@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from data_curation.config import TextFolderSource
+from data_curation.faults import faults_of
 from data_curation.readers.paths import find_files
 from data_curation.readers.units import InputFile, Record, Rejection, Unit, whole_files
 
@@ -20,11 +21,7 @@ class TextFolderReader:
         return find_files(self._source.path, suffixes)
 
     def faults(self) -> list[str]:
-        try:
-            self.files()
-        except ValueError as error:
-            return [str(error)]
-        return []
+        return faults_of(self.files)
 
     def units(self) -> list[Unit]:
         return whole_files(self.files())
