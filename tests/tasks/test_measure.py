@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 
+import psutil
+
 from tasks.measure import measured
 
 BURN = "import time\nwhile time.process_time() < {}: pass"
@@ -38,9 +40,25 @@ def test_a_child_that_was_there_before_counts_from_the_start_of_the_work():
 
 
 def test_the_peak_of_a_child_is_seen():
-    code = "import time; block = bytearray(120_000_000); time.sleep(0.8)"
+    # Samples are rarer the larger this process is, so the child stays until one has seen it.
+    code = "block = bytearray(200_000_000); print(1, flush=True); input()"
     with measured() as cost:
-        subprocess.run([sys.executable, "-c", code], check=True)
-    with measured() as idle:
-        pass
-    assert cost.peak_memory_bytes - idle.peak_memory_bytes > 100_000_000
+        before = _own_pss()
+        with subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            deadline = time.monotonic() + 60
+            while cost.peak_memory_bytes < before + 150_000_000 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            child.communicate("\n")
+    assert cost.peak_memory_bytes >= before + 150_000_000
+
+
+def _own_pss() -> int:
+    pss: int = psutil.Process().memory_full_info().pss
+    return pss
